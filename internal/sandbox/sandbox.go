@@ -1,0 +1,142 @@
+// Package sandbox is the contract of the places where untrusted code runs: a Backend starts Sandboxes, a Sandbox runs calls. It knows
+// no container, store or protocol. Implementations are gvisor and, for tests, fake; both pass the suite in sandboxtest.
+//
+// To add a backend: a folder beside gvisor that implements Backend and Sandbox, a test that calls sandboxtest.Run, and a line in
+// cmd/lathe/wire.go.
+package sandbox
+
+import (
+	"context"
+	"errors"
+	"time"
+)
+
+// Backend starts sandboxes on this machine. It is safe for concurrent use.
+type Backend interface {
+	// Start returns a sandbox whose guest answers. ctx bounds the start only.
+	Start(ctx context.Context, spec Spec) (Sandbox, error)
+	// Reconcile removes everything that earlier processes with the same state directory left behind (sandboxes, mounts, cgroups,
+	// folders), whatever way they ended. Call it once, before the first Start.
+	Reconcile(ctx context.Context) error
+	// Check says what this backend can do on this machine, for lathe doctor and /readyz. It may start a sandbox.
+	Check(ctx context.Context) []Finding
+	// Close ends all sandboxes.
+	Close() error
+}
+
+// Sandbox is one running guest. Exec calls may come from several goroutines but are run one after another by their kind of session.
+type Sandbox interface {
+	// Exec runs one call and returns when it has ended. sink gets output as it is made, in order, from one goroutine, and never after
+	// Exec has returned; it may be nil. When ctx ends the program is interrupted, then killed, and Exec returns within a second with
+	// ctx's error; the sandbox stays usable, and so does the interpreter's state if the interrupt was enough.
+	//
+	// What the program did to itself is in the Result with a nil error. An error wraps ErrNotStarted if the guest never acknowledged
+	// the call (it may be retried elsewhere), ErrDied if the sandbox ended while it ran.
+	Exec(ctx context.Context, call Call, sink func(Output)) (*Result, error)
+	// Done is closed when the sandbox has ended for whatever reason.
+	Done() <-chan struct{}
+	// Close ends it and frees everything it used. Idempotent.
+	Close() error
+}
+
+// Errors that callers tell apart with errors.Is.
+var (
+	// ErrNotStarted: the program certainly did not run.
+	ErrNotStarted = errors.New("sandbox: the call was not started")
+	// ErrDied: the sandbox ended, and the program with it.
+	ErrDied = errors.New("sandbox: ended while the call ran")
+	// ErrOutOfMemory comes with ErrDied where the host's memory limit ended the sandbox: that is the program's failure.
+	ErrOutOfMemory = errors.New("sandbox: out of memory")
+	// ErrUnavailable: this machine cannot run sandboxes of this backend; the text says why and what to do.
+	ErrUnavailable = errors.New("sandbox: not available on this machine")
+)
+
+// Spec is what a sandbox is made of.
+type Spec struct {
+	// ID names it within the state directory: letters, digits, "_" and "-", at most 64.
+	ID string
+	// Mounts are host directories of the container. All are declared here: none can be added later.
+	Mounts []Mount
+	Limits Limits
+	// Env is added to the environment of every call.
+	Env map[string]string
+}
+
+// Mount binds a host directory into the sandbox, always nosuid and nodev.
+type Mount struct {
+	Source, Target string
+	ReadOnly       bool
+}
+
+// Kind is the session that runs a call.
+type Kind string
+
+// Python is one long-lived interpreter with state between calls; Bash runs each command in a shell of its own.
+const (
+	Python Kind = "python"
+	Bash   Kind = "bash"
+)
+
+// Call is one piece of code.
+type Call struct {
+	Kind Kind
+	Code string
+	// Dir is the working directory where a session starts; "" is /mnt/data.
+	Dir string
+	Env map[string]string
+	// Timeout overrides Limits.ExecTime if it is shorter and not 0.
+	Timeout time.Duration
+}
+
+// Output is one piece of what a program put out, in order.
+type Output struct {
+	// Stream is stdout, stderr, result (the last expression's text) or display.
+	Stream string
+	Text   string
+	// MIME and Data are set for a display that is not text: image/png.
+	MIME string
+	Data []byte
+}
+
+// The values of Output.Stream.
+const (
+	Stdout  = "stdout"
+	Stderr  = "stderr"
+	Value   = "result"
+	Display = "display"
+)
+
+// Status is how a program ended.
+type Status string
+
+// StatusKilled is death by a signal, most often for want of memory; Result.Error says which.
+const (
+	StatusOK          Status = "ok"
+	StatusError       Status = "error" // exception or exit status
+	StatusTimeout     Status = "timeout"
+	StatusInterrupted Status = "interrupted"
+	StatusKilled      Status = "killed"
+)
+
+// Result is how a call ended. Its output has gone to the sink.
+type Result struct {
+	Status   Status
+	ExitCode int
+	// Error is the exception's name and text, or what killed the program.
+	Error string
+	// Truncated is how many bytes of output were dropped beyond Limits.Output.
+	Truncated int64
+	// KernelRestarted says that the interpreter had to be killed: its variables are gone.
+	KernelRestarted bool
+	Duration        time.Duration
+}
+
+// Finding is one line of lathe doctor.
+type Finding struct {
+	Name string
+	// Level is ok, warn (works, but weaker) or fail.
+	Level  string
+	Detail string
+	// Mend is what to do about it, "" where nothing is wrong.
+	Mend string
+}

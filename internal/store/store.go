@@ -1,0 +1,117 @@
+// Package store is the contract of what is kept in a database: containers, files and steps. It does no I/O itself; sqlite implements
+// it, and storetest is the suite that every implementation passes. The bytes of files are in package blob.
+//
+// Every row belongs to a project. A method that takes a project sees only that project's rows: another project's id answers as an
+// unknown one, with ErrNotFound. Methods without one are for the process itself (expiry, reconciliation).
+package store
+
+import (
+	"context"
+	"errors"
+	"time"
+)
+
+// ErrNotFound is returned, possibly wrapped, for an id that the project does not have.
+var ErrNotFound = errors.New("store: not found")
+
+// Store is one database.
+type Store interface {
+	Containers() Containers
+	Files() Files
+	Steps() Steps
+	// Ping says whether the store can be used, for /readyz.
+	Ping(ctx context.Context) error
+	Close() error
+}
+
+// Page is a part of a list, newest first unless Ascending.
+type Page struct {
+	// After is the id of the last element of the page before; one that does not exist is ErrNotFound.
+	After     string
+	Limit     int // 1 to 10000
+	Ascending bool
+	// Name filters containers by their name, "" for all; Purpose filters files likewise.
+	Name, Purpose string
+}
+
+// Container is a row of Containers.
+type Container struct {
+	ID, Project, Name string
+	// Session is metadata.session_id of the request that made it, unique in the project where it is not "".
+	Session string
+	State   string // live, idle, expired, deleted or failed
+	// MemoryLimit is in bytes. ExpireAfter counts from LastActive; 0 is never.
+	MemoryLimit int64
+	ExpireAfter time.Duration
+	// Named says that a request has named it (by id or session).
+	Named                 bool
+	CreatedAt, LastActive time.Time
+}
+
+// Containers keeps containers. Deleted ones are gone; expired ones stay readable.
+type Containers interface {
+	Create(ctx context.Context, c Container) error // an existing session in the project is ErrExists
+	Get(ctx context.Context, project, id string) (Container, error)
+	BySession(ctx context.Context, project, session string) (Container, error)
+	List(ctx context.Context, project string, p Page) (rows []Container, more bool, err error)
+	// Update changes State, LastActive, Named and ExpireAfter of one row in a transaction: fn gets the row and edits it.
+	Update(ctx context.Context, project, id string, fn func(*Container) error) (Container, error)
+	Delete(ctx context.Context, project, id string) error
+	// All calls fn for every container of every project, oldest first, until it returns an error.
+	All(ctx context.Context, fn func(Container) error) error
+}
+
+// ErrExists is returned for a second row with the same unique value.
+var ErrExists = errors.New("store: exists")
+
+// File is a row of Files: an upload (file_, no container) or a version of a container's file (cfile_).
+type File struct {
+	ID, Project string
+	// Container is "" for uploads.
+	Container string
+	// Path is what a program sees (/mnt/data/...), "" for uploads; Name is the base name.
+	Path, Name string
+	Purpose    string
+	Source     string // user or assistant
+	Bytes      int64
+	// SHA256 is hex, and the key of the bytes in package blob.
+	SHA256    string
+	CreatedAt time.Time
+	// ExpiresAt is zero for never.
+	ExpiresAt time.Time
+	// Shown marks an image that a program displayed and did not save: it has no place in the volume.
+	Shown bool
+}
+
+// Files keeps files. Rows are immutable: a changed file is a new row.
+type Files interface {
+	Create(ctx context.Context, f File) error
+	Get(ctx context.Context, project, id string) (File, error)
+	// List returns the uploads of a project (container ""), or all cfile_ rows of one container.
+	List(ctx context.Context, project, container string, p Page) (rows []File, more bool, err error)
+	// Latest returns the newest row for a path of a container.
+	Latest(ctx context.Context, project, container, path string) (File, error)
+	Delete(ctx context.Context, project, id string) error
+	// DeleteContainer removes all rows of a container and returns them, so that their bytes can be freed.
+	DeleteContainer(ctx context.Context, project, container string) ([]File, error)
+	// Expired returns uploads whose ExpiresAt is before now.
+	Expired(ctx context.Context, now time.Time) ([]File, error)
+	// References counts the rows of a project with these bytes.
+	References(ctx context.Context, project, sha256 string) (int, error)
+}
+
+// Step is something that a protocol cannot carry and that is found again by an id which the client sends back: the hidden steps
+// before a client's call (call_), or a hosted call with its outputs (ci_). Body is package turn's encoding.
+type Step struct {
+	ID, Project          string
+	Body                 []byte
+	CreatedAt, ExpiresAt time.Time
+}
+
+// Steps keeps steps.
+type Steps interface {
+	Put(ctx context.Context, s ...Step) error // replaces
+	// Get returns those of ids that exist and are not expired.
+	Get(ctx context.Context, project string, ids ...string) (map[string]Step, error)
+	Expire(ctx context.Context, now time.Time) (int, error)
+}

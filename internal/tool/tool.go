@@ -1,0 +1,69 @@
+// Package tool has the tools that run here: their names, schemas and prompt text toward the model, how their arguments are read while
+// they stream, and how a result is put into words for the model. It does not run anything: a Workspace does.
+package tool
+
+import (
+	"context"
+	"time"
+
+	"github.com/lathe-gateway/lathe/internal/turn"
+)
+
+// Names of the hosted tools, as requests and turn.Hosted.Tools name them.
+const (
+	Python = "python"
+	Bash   = "bash"
+)
+
+// Workspaces opens the container of a turn. package container implements it; the project is that of ctx's principal (package auth).
+type Workspaces interface {
+	// Check says, before anything is started, whether h can be honoured: the container, the files and the memory limit exist and are
+	// this project's. Errors are *turn.Error that name the field.
+	Check(ctx context.Context, h *turn.Hosted) error
+	// Open finds or makes the container that h names, puts h.FileIDs into it and starts its sandbox in the background. It returns
+	// before the sandbox runs. Errors are *turn.Error.
+	Open(ctx context.Context, h *turn.Hosted) (Workspace, error)
+}
+
+// Workspace is where the hosted calls of one turn run. Close it when the turn ends; the container lives on.
+type Workspace interface {
+	Container() turn.Container
+	// Notes are things that the model and the client must be told, such as "the interpreter was restarted: variables are gone, files
+	// are kept". Each is returned once.
+	Notes() []string
+	// Run runs one call after all that were queued for this container before it. sink gets output while it is printed, from another
+	// goroutine, never after Run has returned. Cancelling ctx interrupts the program within a second and returns ctx's error.
+	//
+	// The program's own failure, time-out and death by memory are in the Outcome with a nil error. An error means that the sandbox
+	// failed; it is a *turn.Error, already retried as DESIGN section 5 rule 6 allows.
+	Run(ctx context.Context, call Call, sink func(Chunk)) (*Outcome, error)
+	// Find returns the file that path (/mnt/data/...) names now, as its newest cfile_, and whether there is one.
+	Find(ctx context.Context, path string) (turn.File, bool)
+	Close() error
+}
+
+// Call is code to run.
+type Call struct {
+	Tool string // Python or Bash
+	Code string
+}
+
+// Chunk is output as it is printed.
+type Chunk struct {
+	Stream string // stdout or stderr
+	Text   string
+}
+
+// Outcome is what a call did.
+type Outcome struct {
+	// Outputs in the order in which they were made: runs of text, and images. Text is cut at the client's limit (1 MiB) with a note.
+	Outputs []turn.Output
+	// Files are what the call made or changed, displayed images included.
+	Files []turn.File
+	// Status is ok, error (exception or exit status), timeout, killed (memory) or interrupted.
+	Status   string
+	ExitCode int
+	// Error is the exception's last line ("ZeroDivisionError: division by zero"), "" for none.
+	Error    string
+	Duration time.Duration
+}

@@ -1,0 +1,156 @@
+package turn
+
+import "encoding/json"
+
+// Item is one thing of a conversation: Message, Reasoning, Call, Result or HostedCall. Items are values and never changed in place.
+type Item interface{ item() }
+
+// Role is who speaks a Message.
+type Role string
+
+// Developer is system text of newer OpenAI clients; a provider that does not know it sends it as system.
+const (
+	System    Role = "system"
+	Developer Role = "developer"
+	User      Role = "user"
+	Assistant Role = "assistant"
+)
+
+// Message is text and other content of one speaker.
+type Message struct {
+	ID    string `json:"id,omitempty"`
+	Role  Role   `json:"role"`
+	Name  string `json:"name,omitempty"`
+	Parts []Part `json:"-"`
+}
+
+// Reasoning is what a model thought. It goes back up whole, signatures included, in the order in which it came.
+type Reasoning struct {
+	ID      string   `json:"id,omitempty"`
+	Summary []string `json:"summary,omitempty"`
+	Text    string   `json:"text,omitempty"`
+	// Encrypted is encrypted_content of Responses; Signature is the signature of an Anthropic thinking block.
+	Encrypted string `json:"encrypted,omitempty"`
+	Signature string `json:"signature,omitempty"`
+	// Field names the delta field that an openai-chat upstream used (reasoning_content or reasoning), so that it is replayed there.
+	Field string `json:"field,omitempty"`
+}
+
+// Call is the model's wish to have a tool called: a client's function or, in history, a hosted tool.
+type Call struct {
+	ID     string `json:"id,omitempty"`      // the item's own id (fc_), "" where the protocol has none
+	CallID string `json:"call_id,omitempty"` // pairs it with its Result
+	Name   string `json:"name"`
+	// Arguments is what the model wrote; it need not be JSON.
+	Arguments string `json:"arguments"`
+}
+
+// Result answers a Call.
+type Result struct {
+	CallID string `json:"call_id"`
+	Parts  []Part `json:"-"`
+	Error  bool   `json:"error,omitempty"`
+}
+
+// HostedCall is a call that was run here, as clients see it and send it back. Providers never see one: the agent turns it into a Call
+// and a Result.
+type HostedCall struct {
+	ID        string `json:"id"`   // ci_
+	Tool      string `json:"tool"` // name of package tool
+	Container string `json:"container"`
+	Code      string `json:"code"`
+	Status    Status `json:"status"`
+	// Outputs is in the order in which the program made them. Nil in a replayed item means that the client did not get them: they are
+	// filled in from the store.
+	Outputs []Output `json:"outputs"`
+	// Files are what the call made or changed.
+	Files []File `json:"files,omitempty"`
+	// ForModel is the text that the model got as the result, cut to its limit.
+	ForModel string `json:"for_model,omitempty"`
+	// Failed says that the program failed (exception, exit status, time, memory); what happened is in Outputs and ForModel.
+	Failed bool `json:"failed,omitempty"`
+}
+
+// Status is the state of a hosted call as clients see it.
+type Status string
+
+// A program that raised has StatusCompleted: its failure is data. StatusFailed is for a call that could not be run,
+// StatusIncomplete for one that was interrupted.
+const (
+	StatusInProgress Status = "in_progress"
+	StatusCompleted  Status = "completed"
+	StatusIncomplete Status = "incomplete"
+	StatusFailed     Status = "failed"
+)
+
+// Output is one piece of what a hosted call put out: logs (Text) or an image (Data of type MIME, stored as FileID).
+type Output struct {
+	Text   string `json:"text,omitempty"`
+	MIME   string `json:"mime,omitempty"`
+	Data   []byte `json:"data,omitempty"`
+	FileID string `json:"file_id,omitempty"`
+}
+
+// IsImage tells the two kinds apart.
+func (o Output) IsImage() bool { return o.MIME != "" }
+
+// File is a file that a hosted call made or changed.
+type File struct {
+	ID        string `json:"id"` // cfile_
+	Container string `json:"container"`
+	Path      string `json:"path"` // as the program sees it: /mnt/data/...
+	Name      string `json:"name"` // base name
+	Bytes     int64  `json:"bytes"`
+	// Shown marks an image that the program displayed and did not save.
+	Shown bool `json:"shown,omitempty"`
+}
+
+func (Message) item()    {}
+func (Reasoning) item()  {}
+func (Call) item()       {}
+func (Result) item()     {}
+func (HostedCall) item() {}
+
+// Part is a piece of a Message or Result: Text, Refusal, Image, Document or Foreign.
+type Part interface{ part() }
+
+// Text is plain text; Annotations belong to answers.
+type Text struct {
+	Text        string
+	Annotations []Annotation `json:",omitempty"`
+}
+
+// Refusal is the model's refusal to answer.
+type Refusal struct{ Text string }
+
+// Image is a picture by URL (https or data:) or by the id of an uploaded file. Detail is low, high, auto or original.
+type Image struct {
+	URL, FileID, Detail string `json:",omitempty"`
+}
+
+// Document is a file in the input: by uploaded file, by URL or inline.
+type Document struct {
+	FileID, URL, Name, MIME string `json:",omitempty"`
+	Data                    []byte `json:",omitempty"`
+}
+
+// Foreign is a part that only Protocol knows; a provider of that protocol sends JSON up as it is, others refuse it by Kind.
+type Foreign struct {
+	Protocol, Kind string
+	JSON           json.RawMessage
+}
+
+func (Text) part()     {}
+func (Refusal) part()  {}
+func (Image) part()    {}
+func (Document) part() {}
+func (Foreign) part()  {}
+
+// Annotation ties a span of a Text to a source. Start and End are offsets in Unicode code points, end exclusive.
+type Annotation struct {
+	// File is set for a container_file_citation.
+	File       *File `json:",omitempty"`
+	Start, End int
+	// URL and Title are set for a url_citation.
+	URL, Title string `json:",omitempty"`
+}

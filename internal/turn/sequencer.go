@@ -1,0 +1,210 @@
+package turn
+
+// Sequencer builds well-formed provider events out of a model's deltas: it opens and closes blocks, and holds back the pieces of a
+// call that arrive while another block is open. It is a pure state machine; the zero value is ready.
+//
+// Calls are told apart by index (any numbers). Only the first of several parallel calls streams; the others wait until text, reasoning
+// or Close ends the group, since some upstreams interleave their pieces.
+type Sequencer struct {
+	open      openBlock
+	text      []Part // of the open message
+	reasoning Reasoning
+	summary   string
+	calls     []*pendingCall // in order of arrival; the open one is first
+}
+
+type openBlock int
+
+const (
+	openNone openBlock = iota
+	openMessage
+	openReasoning
+	openCall
+)
+
+type pendingCall struct {
+	index    int
+	call     Call
+	started  bool
+	buffered string // arguments not yet sent as CallDelta
+}
+
+// Text adds text to the answer.
+func (s *Sequencer) Text(delta string) []Event {
+	if delta == "" {
+		return nil
+	}
+	out := s.message()
+	s.appendText(delta)
+	return append(out, TextDelta{Text: delta})
+}
+
+// Refusal adds to a refusal.
+func (s *Sequencer) Refusal(delta string) []Event {
+	if delta == "" {
+		return nil
+	}
+	out := s.message()
+	if n := len(s.text); n > 0 {
+		if r, ok := s.text[n-1].(Refusal); ok {
+			s.text[n-1] = Refusal{Text: r.Text + delta}
+			return append(out, RefusalDelta{Text: delta})
+		}
+	}
+	s.text = append(s.text, Refusal{Text: delta})
+	return append(out, RefusalDelta{Text: delta})
+}
+
+// Annotate adds an annotation to the open message; without one it does nothing.
+func (s *Sequencer) Annotate(a Annotation) []Event {
+	if s.open != openMessage {
+		return nil
+	}
+	for i := len(s.text) - 1; i >= 0; i-- {
+		if t, ok := s.text[i].(Text); ok {
+			t.Annotations = append(t.Annotations[:len(t.Annotations):len(t.Annotations)], a)
+			s.text[i] = t
+			return []Event{Annotated{Annotation: a}}
+		}
+	}
+	return nil
+}
+
+// Reasoning adds reasoning text; field is the upstream's name for it (see Reasoning.Field).
+func (s *Sequencer) Reasoning(delta, field string) []Event {
+	if delta == "" {
+		return nil
+	}
+	out := s.startReasoning()
+	s.reasoning.Text += delta
+	s.reasoning.Field = field
+	return append(out, ReasoningDelta{Text: delta})
+}
+
+// ReasoningSummary adds to a summary of the reasoning.
+func (s *Sequencer) ReasoningSummary(delta string) []Event {
+	if delta == "" {
+		return nil
+	}
+	out := s.startReasoning()
+	s.summary += delta
+	return append(out, ReasoningDelta{Text: delta, Summary: true})
+}
+
+// Sign adds what must come back with the reasoning: a signature, encrypted content, or both.
+func (s *Sequencer) Sign(signature, encrypted string) []Event {
+	out := s.startReasoning()
+	s.reasoning.Signature += signature
+	s.reasoning.Encrypted += encrypted
+	return out
+}
+
+// Call adds a piece of call number index. id and name may come once, late, repeated or never; an empty delta is fine.
+func (s *Sequencer) Call(index int, id, name, delta string) []Event {
+	var out []Event
+	if s.open != openCall {
+		out = s.closeBlock()
+	}
+	var p *pendingCall
+	for _, q := range s.calls {
+		if q.index == index {
+			p = q
+		}
+	}
+	if p == nil {
+		p = &pendingCall{index: index}
+		s.calls = append(s.calls, p)
+	}
+	if id != "" && p.call.CallID == "" {
+		p.call.CallID = id
+	}
+	if name != "" && p.call.Name == "" {
+		p.call.Name = name
+	}
+	p.call.Arguments += delta
+	p.buffered += delta
+	s.open = openCall
+	if s.calls[0] != p {
+		return out // waits for the open one: some upstreams interleave parallel calls
+	}
+	return append(out, s.flushFirst()...)
+}
+
+// Close ends whatever is open. Call it before Finished.
+func (s *Sequencer) Close() []Event { return s.closeBlock() }
+
+func (s *Sequencer) message() []Event {
+	if s.open == openMessage {
+		return nil
+	}
+	out := s.closeBlock()
+	s.open = openMessage
+	return append(out, MessageStarted{})
+}
+
+func (s *Sequencer) appendText(delta string) {
+	if n := len(s.text); n > 0 {
+		if t, ok := s.text[n-1].(Text); ok {
+			t.Text += delta
+			s.text[n-1] = t
+			return
+		}
+	}
+	s.text = append(s.text, Text{Text: delta})
+}
+
+func (s *Sequencer) startReasoning() []Event {
+	if s.open == openReasoning {
+		return nil
+	}
+	out := s.closeBlock()
+	s.open = openReasoning
+	return append(out, ReasoningStarted{})
+}
+
+func (s *Sequencer) flushFirst() []Event {
+	p := s.calls[0]
+	var out []Event
+	if !p.started {
+		if p.call.Name == "" {
+			return nil // cannot be announced yet
+		}
+		p.started = true
+		out = append(out, CallStarted{CallID: p.call.CallID, Name: p.call.Name})
+	}
+	if p.buffered != "" {
+		out = append(out, CallDelta{Delta: p.buffered})
+		p.buffered = ""
+	}
+	return out
+}
+
+func (s *Sequencer) closeBlock() []Event {
+	var out []Event
+	switch s.open {
+	case openMessage:
+		out = append(out, MessageDone{Message: Message{Role: Assistant, Parts: s.text}})
+		s.text = nil
+	case openReasoning:
+		if s.summary != "" {
+			s.reasoning.Summary = append(s.reasoning.Summary, s.summary)
+		}
+		out = append(out, ReasoningDone{Reasoning: s.reasoning})
+		s.reasoning, s.summary = Reasoning{}, ""
+	case openCall:
+		for len(s.calls) > 0 {
+			p := s.calls[0]
+			if !p.started {
+				p.started = true
+				out = append(out, CallStarted{CallID: p.call.CallID, Name: p.call.Name})
+			}
+			if p.buffered != "" {
+				out = append(out, CallDelta{Delta: p.buffered})
+			}
+			out = append(out, CallDone{Call: p.call})
+			s.calls = s.calls[1:]
+		}
+	}
+	s.open = openNone
+	return out
+}
