@@ -94,7 +94,7 @@ type File struct {
 	Source     string // user or assistant
 	// Origin is the id of the file that this one is a copy of, "" for none.
 	Origin string
-	Bytes      int64
+	Bytes  int64
 	// SHA256 is hex, and the key of the bytes in package blob.
 	SHA256    string
 	CreatedAt time.Time
