@@ -87,16 +87,21 @@ bootstrap() {
 	fi
 	# Proxies and mirrors' certificates of this machine apply to the build too, but are not left in the image.
 	apt-config dump | grep -E '^Acquire::(http|https|Check-Valid-Until|Retries)[: ]' >"$work/apt.conf" || true
+	# Not with --dpkgopt: it would filter each essential package through a Python program. They are cleaned later instead.
+	list excludes.txt | sed 's/^/path-exclude=/' >"$work/lathe-excludes"
+	printf 'path-include=/usr/share/doc/*/copyright\n' >>"$work/lathe-excludes"
 	local args=(--mode="$mode" --variant=essential --format="$format" --include="$(list packages.txt | paste -sd,)"
 		--aptopt="$work/apt.conf" --aptopt='APT::Install-Recommends "false"' --aptopt='Acquire::Languages "none"'
+		--essential-hook="copy-in $work/lathe-excludes /etc/dpkg/dpkg.cfg.d"
 		--customize-hook="copy-in $here/finish.py /tmp"
 		--customize-hook="chroot \"\$1\" env LATHE_NAME='$name' LATHE_RECIPE='$stamp' LATHE_SOURCE='$(release)' python3 -I /tmp/finish.py")
-	while read -r line; do args+=(--dpkgopt="path-exclude=$line"); done < <(list excludes.txt)
-	args+=(--dpkgopt='path-include=/usr/share/locale/locale.alias' --dpkgopt='path-include=/usr/share/doc/*/copyright')
 	[ -f /usr/share/keyrings/debian-archive-keyring.gpg ] && args+=(--keyring=/usr/share/keyrings/debian-archive-keyring.gpg)
 	[ -d /etc/apt/trusted.gpg.d ] && args+=(--keyring=/etc/apt/trusted.gpg.d)
 	say "installing $(list packages.txt | wc -l) packages of $(release) with all they need (about two minutes)"
-	printf '%s\n' "$lines" | mmdebstrap "${args[@]}" "$codename" "$target" - || die "mmdebstrap ended with an error; see the lines above"
+	printf '%s\n' "$lines" >"$work/sources"
+	# In the background, so that a signal reaches this shell at once. The PATH is Debian's own: a python3 of the user's could be any.
+	PATH=/usr/sbin:/usr/bin:/sbin:/bin mmdebstrap "${args[@]}" "$codename" "$target" - <"$work/sources" &
+	wait $! || die "mmdebstrap ended with an error; see the lines above"
 	if [ "$format" = tar ]; then unpack "$target" "$rootfs"; fi
 }
 
@@ -114,9 +119,18 @@ clean() {
 	local rootfs=$1
 	find "$rootfs" -xdev \( -type b -o -type c -o -type p -o -type s \) -delete
 	find "$rootfs" -xdev -type f -perm /6000 -exec chmod ug-s {} +
+	# The compiler itself stays until here because its packages' scripts want it.
+	rm -f "${rootfs:?}"/usr/bin/*-linux-gnu-* "${rootfs:?}"/usr/bin/{gcc,g++,cpp,c++,cc,c89,c99,gprof}* "${rootfs:?}"/usr/bin/{as,dwp,gold,ld,ld.bfd,ld.gold} "${rootfs:?}"/usr/lib/*/lib{asan,tsan,ubsan,lsan}.so.*
 	rm -rf "${rootfs:?}"/var/cache/apt "${rootfs:?}"/var/lib/apt/lists "${rootfs:?}"/var/log "${rootfs:?}"/etc/apt "${rootfs:?}"/etc/resolv.conf \
-		"${rootfs:?}"/etc/machine-id "${rootfs:?}"/etc/hostname "${rootfs:?}"/etc/dpkg/dpkg.cfg.d/99mmdebstrap "${rootfs:?}"/tmp "${rootfs:?}"/root
+		"${rootfs:?}"/etc/machine-id "${rootfs:?}"/etc/hostname "${rootfs:?}"/etc/dpkg/dpkg.cfg.d "${rootfs:?}"/tmp "${rootfs:?}"/root \
+		"${rootfs:?}"/usr/share/{man,info,locale,lintian,bug,unicode}
 	mkdir -p "$rootfs"/{tmp,root,proc,sys,dev,mnt/data,skills,.lathe}
+	printf '127.0.0.1\tlocalhost sandbox\n::1\tlocalhost\n' >"$rootfs/etc/hosts"
+	local kind
+	for kind in passwd group; do
+		grep -q '^[^:]*:[^:]*:1000:' "$rootfs/etc/$kind" 2>/dev/null && continue
+		if [ $kind = passwd ]; then echo 'user:x:1000:1000:user:/mnt/data:/bin/bash'; else echo 'user:x:1000:'; fi >>"$rootfs/etc/$kind"
+	done
 	chmod -R u+rwX,go+rX "$rootfs"
 	chmod 1777 "$rootfs/tmp"
 }
@@ -133,9 +147,10 @@ exec 9>"$images/.$name.lock"
 flock -n 9 || { say "waiting for another build of $name"; flock 9; }
 if [ -z "$force" ] && grep -qs "\"recipe\": \"$stamp\"" "$current/image.json"; then exit 0; fi
 
+rm -rf "$images"/.build-"$name"-* # left by a build that was killed: this one holds the lock
 build=$(mktemp -d "$images/.build-$name-XXXXXX")
 trap 'rm -rf "$build"' EXIT
-trap 'exit 130' INT TERM
+trap 'kill -INT $(jobs -p) 2>/dev/null; wait; exit 130' INT TERM
 chmod 755 "$build"
 mkdir "$build/work" "$build/image"
 rootfs=$build/image/rootfs
