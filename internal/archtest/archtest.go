@@ -136,7 +136,9 @@ func (c *checker) todos(f *ast.File) {
 
 // habits are rules for code that is not a test.
 func (c *checker) habits(f *ast.File, folder string) {
-	environment := folder == "internal/config" || strings.HasPrefix(folder, "cmd/")
+	// The guest is a program of its own, whose environment is the sandbox's.
+	environment := folder == "internal/config" || folder == "internal/guest" || strings.HasPrefix(folder, "cmd/") ||
+		isTestHelp(strings.TrimPrefix(folder, "internal/"))
 	for _, decl := range f.Decls {
 		if fn, ok := decl.(*ast.FuncDecl); ok && fn.Recv == nil && fn.Name.Name == "init" {
 			c.breach(fn.Pos(), "an init function: the wiring calls what must be called")

@@ -19,6 +19,7 @@ var Imports = map[string][]string{
 	"config":            {},
 	"datadir":           {},
 	"archtest":          {},
+	"image":             {},
 
 	// Contracts.
 	"tool":     {"turn"},
@@ -33,7 +34,8 @@ var Imports = map[string][]string{
 	"blob":                {},
 	"guest":               {"guest/proto"},
 	"guest/embedded":      {},
-	"sandbox/gvisor":      {"guest/embedded", "guest/proto", "sandbox"},
+	"sandbox/gvisor":      {"guest/embedded", "guest/proto", "image", "sandbox", "sandbox/link"},
+	"sandbox/link":        {"guest/proto", "sandbox"},
 
 	// What stands between.
 	"agent":     {"auth", "provider", "store", "tool", "turn"},
@@ -53,11 +55,11 @@ var Imports = map[string][]string{
 	"bench": {"sandbox"},
 
 	// For tests only.
-	"sandbox/fake":          {"guest", "guest/proto", "sandbox"},
+	"sandbox/fake":          {"guest", "guest/proto", "sandbox", "sandbox/link"},
 	"sandbox/sandboxtest":   {"sandbox"},
 	"store/storetest":       {"store"},
 	"provider/providertest": {"provider", "turn"},
-	"upstreamtest":          {},
+	"upstreamtest":          {"wire/oaichat"},
 	"upstreamtest/cmd/stub": {"upstreamtest"},
 }
 

@@ -64,7 +64,7 @@ type Model struct {
 
 // Sandbox is where code runs and what it may take.
 type Sandbox struct {
-	// Image is a directory; "" is the image `python` of ImageDir, or else the host's Python.
+	// Image is a directory, or the name of an image in ImageDir; "" is the image `python`, or else the host's Python.
 	Image string `yaml:"image"`
 	// Pool is accepted and has no effect in this release: no sandboxes are started ahead.
 	Pool        int      `yaml:"pool"`
