@@ -1,0 +1,7 @@
+package gvisor
+
+import (
+	"os"
+	"os/exec"
+	"syscall"
+)
