@@ -126,7 +126,7 @@ clean() {
 	rm -rf "${rootfs:?}"/var/cache/apt "${rootfs:?}"/var/lib/apt/lists "${rootfs:?}"/var/log "${rootfs:?}"/etc/apt "${rootfs:?}"/etc/resolv.conf \
 		"${rootfs:?}"/etc/machine-id "${rootfs:?}"/etc/hostname "${rootfs:?}"/etc/dpkg/dpkg.cfg.d "${rootfs:?}"/tmp "${rootfs:?}"/root \
 		"${rootfs:?}"/usr/share/{man,info,locale,lintian,bug,unicode}
-	mkdir -p "$rootfs"/{tmp,root,proc,sys,dev,mnt/data,skills,.lathe}
+	mkdir -p "$rootfs"/{tmp,root,proc,sys,dev,mnt/data,home/user,skills,.lathe}
 	printf '127.0.0.1\tlocalhost sandbox\n::1\tlocalhost\n' >"$rootfs/etc/hosts"
 	local kind
 	for kind in passwd group; do

@@ -12,10 +12,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
-	"syscall"
 	"time"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/lathe-gateway/lathe/internal/sandbox"
 	"github.com/lathe-gateway/lathe/internal/sandbox/link"
@@ -127,7 +124,10 @@ func (x *box) launch() (io.ReadWriteCloser, *exec.Cmd, error) {
 	conn := &stdio{r: outR, w: inW}
 	cmd := x.b.command(append(x.b.flags(), "run", "--detach", "--bundle="+x.bundle(), x.id)...)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = inR, outW, errW
-	err = cmd.Start()
+	table, err := reserveTable(cmd)
+	if err == nil {
+		err = errors.Join(cmd.Start(), table.Close())
+	}
 	errs := []error{inR.Close(), outW.Close(), errW.Close()}
 	if err := errors.Join(append(errs, err)...); err != nil {
 		return nil, nil, errors.Join(fmt.Errorf("gvisor: %w", err), conn.Close(), errR.Close())

@@ -14,14 +14,13 @@ import (
 
 // rootfs is what / is inside.
 type rootfs struct {
-	path        string
-	mounts      []ociMount
-	annotations map[string]string
-	image       *image.Image // nil for the host's Python
+	path   string
+	mounts []ociMount
+	image  *image.Image // nil for the host's Python
 }
 
 // mountPoints are the folders that every root file system must have; the root is read-only, so they cannot be made later.
-var mountPoints = []string{"proc", "sys", "dev", "tmp", "mnt/data", "skills", ".lathe"}
+var mountPoints = []string{"proc", "sys", "dev", "tmp", "mnt/data", "home/user", "skills", ".lathe"}
 
 // openRootfs takes the configured image, or makes a root file system around the host's Python in l.rootfs.
 func openRootfs(dir string, l layout) (rootfs, error) {
@@ -77,7 +76,7 @@ func hostRootfs(l layout, host string) (rootfs, error) {
 		return rootfs{}, fmt.Errorf("%w: there is no image, and no /usr/bin/python3 on this machine: run `make image`, or install python3",
 			sandbox.ErrUnavailable)
 	}
-	root := rootfs{path: l.rootfs, annotations: map[string]string{}}
+	root := rootfs{path: l.rootfs}
 	if err := os.RemoveAll(l.rootfs); err != nil {
 		return rootfs{}, fmt.Errorf("gvisor: %w", err)
 	}
@@ -102,7 +101,6 @@ func hostRootfs(l layout, host string) (rootfs, error) {
 			return rootfs{}, fmt.Errorf("gvisor: %w", err)
 		}
 		root.mounts = append(root.mounts, bind(source, "/"+name, true))
-		annotate(root.annotations, name, source)
 	}
 	return root, writeEtc(filepath.Join(host, "etc"), filepath.Join(l.rootfs, "etc"))
 }

@@ -2,7 +2,6 @@ package gvisor
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 	"strconv"
 
@@ -12,13 +11,12 @@ import (
 // The part of the OCI runtime specification 1.2 (config.md, config-linux.md) that runsc reads from us.
 type (
 	ociSpec struct {
-		Version     string            `json:"ociVersion"`
-		Process     ociProcess        `json:"process"`
-		Root        ociRoot           `json:"root"`
-		Hostname    string            `json:"hostname"`
-		Mounts      []ociMount        `json:"mounts"`
-		Linux       ociLinux          `json:"linux"`
-		Annotations map[string]string `json:"annotations,omitempty"`
+		Version  string     `json:"ociVersion"`
+		Process  ociProcess `json:"process"`
+		Root     ociRoot    `json:"root"`
+		Hostname string     `json:"hostname"`
+		Mounts   []ociMount `json:"mounts"`
+		Linux    ociLinux   `json:"linux"`
 	}
 	ociProcess struct {
 		User            ociUser         `json:"user"`
@@ -132,8 +130,7 @@ func newSpec(in specInput, s sandbox.Spec) *ociSpec {
 		Hostname: in.hostname,
 		Mounts:   mounts(in, s),
 		// gVisor makes its own network namespace without interfaces, and inside it only a loopback of its own network stack.
-		Linux:       ociLinux{Namespaces: []ociNamespace{{"pid"}, {"network"}, {"ipc"}, {"uts"}, {"mount"}}},
-		Annotations: in.root.annotations,
+		Linux: ociLinux{Namespaces: []ociNamespace{{"pid"}, {"network"}, {"ipc"}, {"uts"}, {"mount"}}},
 	}
 	if in.cgroup != "" {
 		spec.Linux.CgroupsPath = in.cgroup
@@ -195,12 +192,6 @@ func resources(l sandbox.Limits, swap bool) *ociResources {
 		r.Pids = &ociPids{Limit: 1024 + 8*int64(l.Processes)}
 	}
 	return r
-}
-
-// annotate tells runsc that the host does not change what is mounted from source, so that it need not look again at every access.
-func annotate(to map[string]string, name, source string) {
-	prefix := "dev.gvisor.spec.mount." + name + "."
-	maps.Copy(to, map[string]string{prefix + "source": source, prefix + "type": "bind", prefix + "share": "container"})
 }
 
 // checkSpec refuses what could name something outside of this sandbox.
