@@ -115,10 +115,7 @@ func newSpec(in specInput, s sandbox.Spec) *ociSpec {
 		Process: ociProcess{
 			User: ociUser{UID: in.ids.guest, GID: in.ids.guest},
 			Args: []string{guestDir + "/guest"},
-			Env: []string{
-				"PATH=/usr/local/bin:/usr/bin:/bin",
-				"LATHE_CODE_UID=" + strconv.FormatUint(uint64(in.ids.code), 10),
-			},
+			Env:             []string{"LATHE_CODE_UID=" + strconv.FormatUint(uint64(in.ids.code), 10)},
 			Cwd:             "/",
 			Capabilities:    capabilitiesFor(in.ids.guest),
 			NoNewPrivileges: true,
