@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
 	"runtime"
 	"strings"
@@ -15,6 +16,7 @@ import (
 	"github.com/lathe-gateway/lathe/internal/datadir"
 	"github.com/lathe-gateway/lathe/internal/provider"
 	"github.com/lathe-gateway/lathe/internal/sandbox"
+	"github.com/lathe-gateway/lathe/internal/turn"
 )
 
 type doctorCmd struct {
@@ -38,7 +40,7 @@ func (c *doctorCmd) Run(ctx context.Context, t *terminal) error {
 	view := &findings{out: t.out}
 	view.show(sandbox.Finding{Name: "config", Level: levelOK, Detail: source(cfg)})
 	view.show(dataDirFinding(cfg))
-	for _, f := range sandboxFindings(ctx, t, cfg) {
+	for _, f := range sandboxFindings(ctx, cfg) {
 		view.show(f)
 	}
 	for _, f := range modelFindings(ctx, cfg) {
@@ -69,7 +71,9 @@ func (v *findings) show(f sandbox.Finding) {
 	}
 }
 
-func indent(s string) string { return strings.ReplaceAll(strings.TrimSpace(s), "\n", "\n"+strings.Repeat(" ", 21)) }
+func indent(s string) string {
+	return strings.ReplaceAll(strings.TrimSpace(s), "\n", "\n"+strings.Repeat(" ", 21))
+}
 
 func (v *findings) end() error {
 	switch {
@@ -105,7 +109,7 @@ func dataDirFinding(cfg *config.Config) sandbox.Finding {
 		f.Level, f.Detail = levelWarn, f.Detail+": "+err.Error()
 		return f
 	}
-	f.Detail += fmt.Sprintf(", %s free", config.Size(free>>20<<20))
+	f.Detail += fmt.Sprintf(", %.1f GiB free", float64(free)/(1<<30))
 	if free < leastFree {
 		f.Level, f.Mend = levelWarn, "free some space: containers' files and uploads need it"
 	}
@@ -113,13 +117,13 @@ func dataDirFinding(cfg *config.Config) sandbox.Finding {
 }
 
 // sandboxFindings asks the backend, with a state directory of its own: the real one may be in use.
-func sandboxFindings(ctx context.Context, t *terminal, cfg *config.Config) []sandbox.Finding {
+func sandboxFindings(ctx context.Context, cfg *config.Config) []sandbox.Finding {
 	state, err := os.MkdirTemp("", "lathe-doctor-")
 	if err != nil {
 		return []sandbox.Finding{{Name: "sandbox", Level: levelFail, Detail: err.Error(), Mend: "make the folder for temporary files writable"}}
 	}
 	defer os.RemoveAll(state)
-	backend, err := newBackend(ctx, cfg, state, newLog(t.err, "text", quiet))
+	backend, err := newBackend(ctx, cfg, state, slog.New(slog.DiscardHandler))
 	if err != nil {
 		return []sandbox.Finding{absent(err)}
 	}
@@ -137,7 +141,7 @@ func absent(err error) sandbox.Finding {
 
 // modelFindings asks every model's server, all at once.
 func modelFindings(ctx context.Context, cfg *config.Config) []sandbox.Finding {
-	models, err := newModels(cfg)
+	models, err := newModels(cfg, slog.New(slog.DiscardHandler))
 	if err != nil {
 		return []sandbox.Finding{{Name: "models", Level: levelFail, Detail: err.Error(), Mend: "correct models in the configuration"}}
 	}
@@ -158,6 +162,9 @@ func modelFinding(ctx context.Context, m provider.Model, baseURL string) sandbox
 		f.Detail += " at " + baseURL
 	}
 	if err := m.Provider.Check(ctx); err != nil {
+		if cause := turn.AsError(err).Cause; cause != nil {
+			err = cause // the message is for clients; here the operator asks
+		}
 		f.Level, f.Detail = levelFail, f.Detail+": "+err.Error()
 		f.Mend = "start that server, or correct base_url and api_key of this model"
 	}

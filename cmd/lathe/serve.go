@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"os"
 	"time"
 
 	"github.com/lathe-gateway/lathe/internal/server"
@@ -25,38 +24,24 @@ func (c *serveCmd) Run(ctx context.Context, t *terminal) error {
 	if err != nil {
 		return err
 	}
-	log := newLog(t.err, c.LogFormat, c.LogLevel)
-	a, err := wire(ctx, cfg, log)
+	// Before anything is opened: a taken address is the commonest fault, and clients that come early wait.
+	ln, err := server.Listen(ctx, cfg.Listen, keysOf(cfg))
 	if err != nil {
 		return err
 	}
-	err = c.serve(ctx, t, a)
-	// Sandboxes end with the process, orderly if there is time.
-	closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), 20*time.Second)
-	defer cancel()
-	a.close(closing)
-	return err
-}
-
-func (c *serveCmd) serve(ctx context.Context, t *terminal, a *app) error {
-	srv := server.New(server.Config{
-		Log: a.log, Keys: a.keys, API: a.api, Metrics: a.metrics, Drain: c.Drain,
-		Ready: map[string]func(context.Context) error{"store": a.store.Ping, "sandbox": a.sandboxReady},
-	})
-	ln, err := srv.Listen(ctx, a.cfg.Listen)
+	defer ln.Close()
+	a, err := wire(ctx, cfg, newLog(t.err, c.LogFormat, c.LogLevel))
 	if err != nil {
 		return err
 	}
+	defer a.close(context.WithoutCancel(ctx))
 	url := "http://" + ln.Addr().String()
 	if err := a.dir.Holding(url); err != nil {
-		ln.Close()
 		return err
 	}
-	for _, note := range a.notes() {
-		fmt.Fprintln(t.err, "lathe:", note)
-	}
+	a.sandbox.begin()
 	fmt.Fprintln(t.out, "lathe: listening on", url)
-	return srv.Serve(ctx, ln)
+	return a.server(c.Drain).Serve(ctx, ln)
 }
 
 func newLog(w io.Writer, format string, level slog.Level) *slog.Logger {
@@ -66,6 +51,3 @@ func newLog(w io.Writer, format string, level slog.Level) *slog.Logger {
 	}
 	return slog.New(server.LogHandler(slog.NewTextHandler(w, opts)))
 }
-
-// root says whether this process is the superuser.
-func root() bool { return os.Geteuid() == 0 }

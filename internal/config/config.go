@@ -32,6 +32,8 @@ type Config struct {
 
 	// ImageDir is the folder of sandbox images: LATHE_IMAGE_DIR, not a key of the file.
 	ImageDir string `yaml:"-"`
+	// Runsc is the path of gVisor's program: LATHE_RUNSC; "" means beside lathe, or in PATH. Not a key of the file.
+	Runsc string `yaml:"-"`
 	// File is the path that was read, "" if there was none.
 	File string `yaml:"-"`
 }

@@ -56,6 +56,7 @@ func (d *decoder) folders(c *Config, src Source) {
 	if c.DataDir == "" {
 		c.DataDir = share
 	}
+	c.Runsc, _ = src.Env("LATHE_RUNSC")
 	c.ImageDir, _ = src.Env("LATHE_IMAGE_DIR")
 	if c.ImageDir == "" && src.Root {
 		c.ImageDir = "/var/lib/lathe/images"
