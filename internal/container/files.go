@@ -109,11 +109,7 @@ func (m *Manager) putAll(ctx context.Context, e *entry, param string, ids []stri
 	}
 	for _, id := range ids {
 		if _, err := m.putUpload(ctx, e, id); err != nil {
-			t := *turn.AsError(err)
-			if t.Kind == turn.KindNotFound {
-				t.Param = param
-			}
-			return &t
+			return withParam(err, param)
 		}
 	}
 	return nil

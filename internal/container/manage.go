@@ -32,7 +32,7 @@ func (m *Manager) Create(ctx context.Context, n NewContainer) (store.Container, 
 	if err := m.checkExpiry("expires_after.minutes", n.ExpireAfter); err != nil {
 		return store.Container{}, err
 	}
-	if err := m.checkFiles(ctx, "file_ids", n.FileIDs); err != nil {
+	if _, err := m.checkFiles(ctx, "file_ids", n.FileIDs); err != nil {
 		return store.Container{}, err
 	}
 	e, err := m.make(ctx, store.Container{Project: project, Name: n.Name, Named: true, MemoryLimit: n.MemoryLimit, ExpireAfter: n.ExpireAfter})

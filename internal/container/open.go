@@ -3,6 +3,8 @@ package container
 import (
 	"context"
 	"errors"
+	"path"
+	"strings"
 	"time"
 
 	"github.com/lathe-gateway/lathe/internal/store"
@@ -14,20 +16,77 @@ import (
 const maxFileIDs = 50
 
 // Check implements tool.Workspaces.
-func (m *Manager) Check(ctx context.Context, h *turn.Hosted) error {
+func (m *Manager) Check(ctx context.Context, h *turn.Hosted) ([]turn.File, error) {
 	project, err := projectOf(ctx)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if h.Container != "" {
 		if _, err := m.lookup(ctx, project, h.Container); err != nil {
-			return err
+			return nil, err
 		}
 	}
 	if err := m.checkMemory("container.memory_limit", h.MemoryLimit); err != nil {
-		return err
+		return nil, err
 	}
-	return m.checkFiles(ctx, "container.file_ids", h.FileIDs)
+	uploads, err := m.checkFiles(ctx, "container.file_ids", h.FileIDs)
+	if err != nil || len(uploads) == 0 {
+		return nil, err
+	}
+	return m.foresee(ctx, project, m.find(ctx, project, h), uploads)
+}
+
+// find returns the id of the container that Open will choose, "" if it will make one.
+func (m *Manager) find(ctx context.Context, project string, h *turn.Hosted) string {
+	id := h.Container
+	if id == "" && h.Session != "" {
+		row, err := m.Store.Containers().BySession(ctx, project, h.Session)
+		if err != nil {
+			return ""
+		}
+		id = row.ID
+	} else if id == "" {
+		id = h.Recent
+	}
+	if _, err := m.lookup(ctx, project, id); err != nil {
+		return ""
+	}
+	return id
+}
+
+// foresee says where putAll will put uploads in a container ("" for a new one). It goes by the rows: a file that a program has made or
+// removed since its last call can still change a number in a name.
+func (m *Manager) foresee(ctx context.Context, project, id string, uploads []store.File) ([]turn.File, error) {
+	taken := map[string]string{} // name -> hash of the bytes
+	var out []turn.File
+	for _, f := range uploads {
+		name := ""
+		if f.Container != "" && f.Container == id {
+			name = strings.TrimPrefix(f.Path, dataMount+"/")
+		} else if id != "" {
+			rows, _, err := m.Store.Files().List(ctx, project, id, store.Page{Limit: 1, Origin: f.ID})
+			if err != nil {
+				return nil, err
+			}
+			if len(rows) > 0 {
+				name = strings.TrimPrefix(rows[0].Path, dataMount+"/")
+			}
+		}
+		for i := 1; name == ""; i++ {
+			try := numbered(CleanName(f.Name), i)
+			sum, used := taken[try]
+			if !used && id != "" {
+				row, err := m.Store.Files().Latest(ctx, project, id, dataMount+"/"+try)
+				sum, used = row.SHA256, err == nil
+			}
+			if !used || sum == f.SHA256 {
+				name = try
+			}
+		}
+		taken[name] = f.SHA256
+		out = append(out, turn.File{ID: f.ID, Container: id, Path: dataMount + "/" + name, Name: path.Base(name), Bytes: f.Bytes})
+	}
+	return out, nil
 }
 
 func (m *Manager) checkMemory(param string, bytes int64) error {
@@ -45,20 +104,28 @@ func (m *Manager) checkExpiry(param string, after time.Duration) error {
 	return nil
 }
 
-func (m *Manager) checkFiles(ctx context.Context, param string, ids []string) error {
+func (m *Manager) checkFiles(ctx context.Context, param string, ids []string) ([]store.File, error) {
 	if len(ids) > maxFileIDs {
-		return turn.Invalid(param, "%d files are too many: at most %d can be given at once.", len(ids), maxFileIDs)
+		return nil, turn.Invalid(param, "%d files are too many: at most %d can be given at once.", len(ids), maxFileIDs)
 	}
+	files := make([]store.File, 0, len(ids))
 	for _, id := range ids {
-		if _, err := m.uploads.any(ctx, id); err != nil {
-			e := *turn.AsError(err)
-			if e.Kind == turn.KindNotFound {
-				e.Param = param
-			}
-			return &e
+		f, err := m.uploads.any(ctx, id)
+		if err != nil {
+			return nil, withParam(err, param)
 		}
+		files = append(files, f)
 	}
-	return nil
+	return files, nil
+}
+
+// withParam names the field whose id was not found.
+func withParam(err error, param string) error {
+	e := *turn.AsError(err)
+	if e.Kind == turn.KindNotFound {
+		e.Param = param
+	}
+	return &e
 }
 
 // Open implements tool.Workspaces.

@@ -25,13 +25,13 @@ type collector struct {
 	mu   sync.Mutex
 	sink func(tool.Chunk)
 
-	runs []run
+	runs []segment
 	// head bytes are kept for good; of what follows, the last tail bytes. runs[tailAt:] is the tail.
 	head, tail, tailAt int
 	cut                int64
 }
 
-type run struct {
+type segment struct {
 	value bool
 	text  []byte
 	mime  string
@@ -45,7 +45,7 @@ func (c *collector) push(o sandbox.Output) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if strings.HasPrefix(o.MIME, "image/") && len(o.Data) > 0 {
-		c.runs = append(c.runs, run{mime: o.MIME, data: bytes.Clone(o.Data)})
+		c.runs = append(c.runs, segment{mime: o.MIME, data: bytes.Clone(o.Data)})
 		return
 	}
 	if o.Text == "" {
@@ -93,7 +93,7 @@ func (c *collector) add(s string, value bool) {
 		c.runs[n-1].text = append(c.runs[n-1].text, s...)
 		return
 	}
-	c.runs = append(c.runs, run{value: value, text: []byte(s)})
+	c.runs = append(c.runs, segment{value: value, text: []byte(s)})
 }
 
 // outputs is what was collected. dropped is what the sandbox itself did not pass on.
