@@ -141,6 +141,13 @@ func (m *Manager) reference(ctx context.Context, key entryKey) (*entry, error) {
 	}
 }
 
+// hold takes one more reference; the caller has one already.
+func (m *Manager) hold(e *entry) {
+	m.mu.Lock()
+	e.refs++
+	m.mu.Unlock()
+}
+
 // release gives a reference back.
 func (m *Manager) release(e *entry) {
 	m.mu.Lock()

@@ -59,9 +59,7 @@ func isDone(ch <-chan struct{}) bool {
 
 func (e *entry) start(ctx context.Context, patient bool) (*live, error) {
 	m := e.m
-	if _, err := m.reference(ctx, e.key); err != nil { // the sandbox's own
-		return nil, err
-	}
+	m.hold(e) // the sandbox's own reference
 	if err := m.slots.acquire(ctx, patient); err != nil {
 		m.release(e)
 		return nil, err

@@ -157,7 +157,11 @@ func (m *Manager) Open(ctx context.Context, h *turn.Hosted) (tool.Workspace, err
 		w.Close()
 		return nil, err
 	}
-	m.wg.Go(func() { e.warm(m.ctx) })
+	m.hold(e) // the workspace may be closed before the sandbox is up
+	m.wg.Go(func() {
+		defer m.release(e)
+		e.warm(m.ctx)
+	})
 	return w, nil
 }
 

@@ -97,7 +97,9 @@ func (w *workspace) Run(ctx context.Context, call tool.Call, sink func(tool.Chun
 		return nil, err
 	}
 	// The client must hear within a second; what the program had written becomes files all the same, before the next call.
+	e.m.hold(e)
 	e.m.wg.Go(func() {
+		defer e.m.release(e)
 		defer done()
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), captureTimeout)
 		defer cancel()
