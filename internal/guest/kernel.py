@@ -169,8 +169,21 @@ def verdict(error):
     return b"error", 1, describe(error)
 
 
+def leave(code=None):
+    raise SystemExit(code)
+
+
 def no_input(prompt="", /):
     raise EOFError("input() is not available here: nobody can answer; put the value into the code")
+
+
+def traceback(error):
+    """Sends a plain traceback of the user's frames."""
+    from traceback import format_exception
+    tb = error.__traceback__
+    while tb is not None and (tb.tb_frame.f_code.co_filename == HERE or "/IPython/core/" in tb.tb_frame.f_code.co_filename):
+        tb = tb.tb_next
+    wire.text(STDERR, "".join(format_exception(type(error), error, tb)))
 
 
 # ---- displays
@@ -294,7 +307,7 @@ class Plain:
         main.__builtins__ = builtins
         sys.modules["__main__"] = main
         self.names = main.__dict__
-        builtins.display = self.display
+        builtins.display, builtins.exit, builtins.quit = self.display, leave, leave
         sys.displayhook = self.displayhook
 
     def run(self, code):
@@ -303,13 +316,12 @@ class Plain:
         except SystemExit as error:
             return error
         except BaseException as error:
-            import traceback
-            tb = error.__traceback__
-            while tb is not None and tb.tb_frame.f_code.co_filename == HERE:
-                tb = tb.tb_next
-            wire.text(STDERR, "".join(traceback.format_exception(type(error), error, tb)))
+            traceback(error)
             return error
         return None
+
+    def warm(self):
+        pass
 
     def execute(self, code):
         import ast
@@ -393,7 +405,11 @@ def ipython(figures):
         display_pub_class = Publisher
 
         def showtraceback(self, exc_tuple=None, *args, **kwargs):
-            if not issubclass((exc_tuple or sys.exc_info())[0], SystemExit):
+            kind, error = (exc_tuple or sys.exc_info())[:2]
+            if issubclass(kind, KeyboardInterrupt):
+                # The first of IPython's tracebacks takes longer than the guest waits after an interrupt.
+                traceback(error)
+            elif not issubclass(kind, SystemExit):
                 super().showtraceback(exc_tuple, *args, **kwargs)
 
         def _showtraceback(self, etype, evalue, stb):
@@ -430,6 +446,12 @@ def ipython(figures):
             result = shell.run_cell(code, store_history=True)
             return result.error_before_exec or result.error_in_exec
 
+        def warm(self):
+            try:
+                raise ValueError
+            except ValueError:
+                shell.InteractiveTB.structured_traceback(*sys.exc_info())
+
     return Engine()
 
 
@@ -462,8 +484,9 @@ def cell(engine, figures, code, where, env):
     return verdict(error)
 
 
-def warm(modules):
+def warm(engine, modules):
     import importlib
+    engine.warm()
     missing = []
     for name in modules:
         try:
@@ -505,7 +528,7 @@ def serve():
                 code, where, *env = unlist(payload)
                 done = cell(engine, figures, code, where, dict(zip(env[::2], env[1::2])))
             elif kind == WARM:
-                done = warm(unlist(payload))
+                done = warm(engine, unlist(payload))
             elif kind == RENEW:
                 done = renew(payload == b"1")
             else:
