@@ -121,10 +121,12 @@ clean() {
 	find "$rootfs" -xdev -type f -perm /6000 -exec chmod ug-s {} +
 	# The compiler itself stays until here because its packages' scripts want it.
 	rm -f "${rootfs:?}"/usr/bin/*-linux-gnu-* "${rootfs:?}"/usr/bin/{gcc,g++,cpp,c++,cc,c89,c99,gprof}* "${rootfs:?}"/usr/bin/{as,dwp,gold,ld,ld.bfd,ld.gold} "${rootfs:?}"/usr/lib/*/lib{asan,tsan,ubsan,lsan}.so.*
+	# Packages' scripts compile these, and fail if dpkg leaves them out.
+	find "$rootfs/usr/lib/python3/dist-packages" -depth -type d \( -name tests -o -name sample_data \) -exec rm -rf {} + 2>/dev/null || true
 	rm -rf "${rootfs:?}"/var/cache/apt "${rootfs:?}"/var/lib/apt/lists "${rootfs:?}"/var/log "${rootfs:?}"/etc/apt "${rootfs:?}"/etc/resolv.conf \
 		"${rootfs:?}"/etc/machine-id "${rootfs:?}"/etc/hostname "${rootfs:?}"/etc/dpkg/dpkg.cfg.d "${rootfs:?}"/tmp "${rootfs:?}"/root \
 		"${rootfs:?}"/usr/share/{man,info,locale,lintian,bug,unicode}
-	mkdir -p "$rootfs"/{tmp,root,proc,sys,dev,mnt/data,skills,.lathe}
+	mkdir -p "$rootfs"/{tmp,root,proc,sys,dev,mnt/data,home/user,skills,.lathe}
 	printf '127.0.0.1\tlocalhost sandbox\n::1\tlocalhost\n' >"$rootfs/etc/hosts"
 	local kind
 	for kind in passwd group; do

@@ -23,9 +23,11 @@ const grace = 500 * time.Millisecond
 
 // Config says how programs are run. The zero value runs them as the caller's own user, for tests.
 type Config struct {
-	// Isolate runs programs as uid and gid 1000 without capabilities. It needs root, and a process namespace of one's own: what
+	// Isolate runs programs as uid and gid User without capabilities. It needs root, and a process namespace of one's own: what
 	// outlives a call and cannot be told apart is killed with everything else in the namespace.
 	Isolate bool
+	// User is another than the guest's own.
+	User uint32
 	// Reap makes the guest wait for all orphans, as PID 1 must.
 	Reap bool
 	// Env is the base of every program's environment, "name=value".
@@ -48,7 +50,7 @@ type Config struct {
 func Serve(cfg Config, r io.Reader, w io.Writer) error {
 	cfg.setDefaults()
 	s := &server{
-		cfg: cfg, w: proto.NewWriter(w), procs: newProcesses(cfg.Isolate, cfg.Reap),
+		cfg: cfg, w: proto.NewWriter(w), procs: newProcesses(cfg),
 		calls: map[uint32]*call{}, busy: map[string]bool{},
 	}
 	s.python = &python{cfg: &s.cfg, procs: s.procs}

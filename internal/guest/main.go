@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"strconv"
 
 	"golang.org/x/sys/unix"
 )
@@ -17,8 +18,10 @@ func Main() int {
 		log.Error("cannot take stdin and stdout away from programs", "error", err)
 		return 1
 	}
+	user, isolate := codeUser(os.Getuid(), os.Getenv(codeUserEnv))
+	_ = os.Unsetenv(codeUserEnv) // no program's business
 	cfg := Config{
-		Isolate: os.Getuid() == 0, Reap: os.Getpid() == 1, Env: os.Environ(),
+		Isolate: isolate, User: user, Reap: os.Getpid() == 1, Env: os.Environ(),
 		WorkDir: "/mnt/data", Home: "/home/user", Tmp: "/tmp", Log: log,
 	}
 	if !cfg.Isolate {
@@ -36,6 +39,18 @@ func Main() int {
 		return 1
 	}
 	return 0
+}
+
+// codeUserEnv is how a backend names the uid of programs. It is not 1000 where an ordinary user's namespace has only one uid whose files
+// exist on the host: there programs are that one, which is called 0, and the guest is another with the capabilities it needs.
+const codeUserEnv = "LATHE_CODE_UID"
+
+func codeUser(self int, env string) (user uint32, isolate bool) {
+	n, err := strconv.ParseUint(env, 10, 32)
+	if err != nil {
+		return 1000, self == 0
+	}
+	return uint32(n), n != uint64(self)
 }
 
 // takeStdio moves the connection to descriptors that no program inherits, and leaves /dev/null in their place.

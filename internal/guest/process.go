@@ -13,13 +13,11 @@ import (
 	"github.com/lathe-gateway/lathe/internal/guest/proto"
 )
 
-// user is the uid and gid of all programs.
-const user = 1000
-
 // processes starts programs, waits for them and kills them. Every program is started in a scope, a mark that all its descendants carry
 // whatever they do (fork, setsid, a changed name), so that a call's programs can be found and killed.
 type processes struct {
 	isolate, reap bool
+	user          uint32 // uid and gid of all programs, with isolate
 	// name makes the marks of this guest its own where several share a machine.
 	name string
 	stop chan struct{}
@@ -49,12 +47,12 @@ type command struct {
 	limits    proto.Limits
 }
 
-func newProcesses(isolate, reap bool) *processes {
+func newProcesses(cfg Config) *processes {
 	ps := &processes{
-		isolate: isolate, reap: reap, live: map[int]*process{}, stop: make(chan struct{}),
+		isolate: cfg.Isolate, reap: cfg.Reap, user: cfg.User, live: map[int]*process{}, stop: make(chan struct{}),
 		name: fmt.Sprintf("%d-%d", os.Getpid(), time.Now().UnixNano()),
 	}
-	if reap {
+	if cfg.Reap {
 		ps.wg.Go(ps.reapAll)
 	}
 	return ps

@@ -23,7 +23,7 @@ func (ps *processes) attributes(s scope) *syscall.SysProcAttr {
 	}
 	return &syscall.SysProcAttr{
 		Setsid:     true,
-		Credential: &syscall.Credential{Uid: user, Gid: user, Groups: []uint32{uint32(scopeGroup + s)}},
+		Credential: &syscall.Credential{Uid: ps.user, Gid: ps.user, Groups: []uint32{uint32(scopeGroup + s)}},
 	}
 }
 
