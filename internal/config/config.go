@@ -32,6 +32,8 @@ type Config struct {
 
 	// ImageDir is the folder of sandbox images: LATHE_IMAGE_DIR, not a key of the file.
 	ImageDir string `yaml:"-"`
+	// Runsc is the path of gVisor's program: LATHE_RUNSC; "" means beside lathe, or in PATH. Not a key of the file.
+	Runsc string `yaml:"-"`
 	// File is the path that was read, "" if there was none.
 	File string `yaml:"-"`
 }
@@ -64,7 +66,7 @@ type Model struct {
 
 // Sandbox is where code runs and what it may take.
 type Sandbox struct {
-	// Image is a directory; "" is the image `python` of ImageDir, or else the host's Python.
+	// Image is a directory, or the name of an image in ImageDir; "" is the image `python`, or else the host's Python.
 	Image string `yaml:"image"`
 	// Pool is accepted and has no effect in this release: no sandboxes are started ahead.
 	Pool        int      `yaml:"pool"`

@@ -276,6 +276,25 @@ func TestVariablesCannotChangeTheStructure(t *testing.T) {
 	}
 }
 
+func TestImageByNameOrFolder(t *testing.T) {
+	t.Parallel()
+	here, err := os.Getwd()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for given, want := range map[string]string{
+		"python": "python", "/img": "/img", "./img": filepath.Join(here, "img"), "~/img": "/home/ann/img", "''": "",
+	} {
+		c, err := load(t, "sandbox: {image: "+given+"}", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if c.Sandbox.Image != want {
+			t.Errorf("%s became %s, want %s", given, c.Sandbox.Image, want)
+		}
+	}
+}
+
 func TestAnchors(t *testing.T) {
 	t.Parallel()
 	c, err := load(t, "sandbox:\n  exec_timeout: &time 90s\nagent: {max_time: *time}\n", nil)

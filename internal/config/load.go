@@ -56,6 +56,7 @@ func (d *decoder) folders(c *Config, src Source) {
 	if c.DataDir == "" {
 		c.DataDir = share
 	}
+	c.Runsc, _ = src.Env("LATHE_RUNSC")
 	c.ImageDir, _ = src.Env("LATHE_IMAGE_DIR")
 	if c.ImageDir == "" && src.Root {
 		c.ImageDir = "/var/lib/lathe/images"
@@ -71,8 +72,8 @@ func (d *decoder) folders(c *Config, src Source) {
 			d.faults = append(d.faults, Fault{File: d.file, Key: "data_dir", Message: "HOME is not set: set it, or write an absolute path"})
 			return
 		}
-		if *path == "" {
-			continue
+		if *path == "" || path == &c.Sandbox.Image && !strings.Contains(*path, "/") {
+			continue // an image may be given by its name
 		}
 		absolute, err := filepath.Abs(*path)
 		if err != nil {

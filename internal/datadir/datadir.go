@@ -70,3 +70,12 @@ func holder(lock *os.File) string {
 	}
 	return ""
 }
+
+// Free is how many bytes of the file system under path this user may still write.
+func Free(path string) (int64, error) {
+	var st syscall.Statfs_t
+	if err := syscall.Statfs(path, &st); err != nil {
+		return 0, fmt.Errorf("free space cannot be read: %w", err)
+	}
+	return int64(st.Bavail) * int64(st.Bsize), nil //nolint:unconvert // the types differ between platforms
+}

@@ -62,8 +62,8 @@ func New(cfg Config) *Server {
 // Handler is the whole of what the server answers, for tests and benchmarks without a listener.
 func (s *Server) Handler() http.Handler { return s.handler }
 
-// Listen opens address. It refuses one that other machines can reach while there are no keys. The error says what to do.
-func (s *Server) Listen(ctx context.Context, address string) (net.Listener, error) {
+// Listen opens address for a server with keys. Without keys it refuses one that other machines can reach. The error says what to do.
+func Listen(ctx context.Context, address string, keys *auth.Keys) (net.Listener, error) {
 	ln, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
 	switch {
 	case errors.Is(err, syscall.EADDRINUSE):
@@ -76,7 +76,7 @@ func (s *Server) Listen(ctx context.Context, address string) (net.Listener, erro
 	case err != nil:
 		return nil, fmt.Errorf("%s cannot be listened on: %w", address, err)
 	}
-	if tcp, ok := ln.Addr().(*net.TCPAddr); s.cfg.Keys.Empty() && (!ok || !tcp.IP.IsLoopback()) {
+	if tcp, ok := ln.Addr().(*net.TCPAddr); keys.Empty() && (!ok || !tcp.IP.IsLoopback()) {
 		ln.Close()
 		return nil, fmt.Errorf("%s can be reached from other machines, and there are no keys: add keys to lathe.yaml, or listen on 127.0.0.1", address)
 	}

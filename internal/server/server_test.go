@@ -61,7 +61,7 @@ func start(t *testing.T, cfg Config) *running {
 	s := New(cfg)
 	ctx, cancel := context.WithCancel(t.Context())
 	run.stop = cancel
-	ln, err := s.Listen(ctx, "127.0.0.1:0")
+	ln, err := Listen(ctx, "127.0.0.1:0", cfg.Keys)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -432,14 +432,13 @@ func TestListenSaysWhatToDo(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer ln.Close()
-	open := New(Config{Log: slog.New(slog.DiscardHandler), Metrics: telemetry.New("test"), API: http.NewServeMux()})
 	for address, want := range map[string]string{
 		ln.Addr().String(): "is taken: stop what listens there (another lathe?), or choose another address: --listen 127.0.0.1:0",
 		"0.0.0.0:0":        "can be reached from other machines, and there are no keys: add keys to lathe.yaml, or listen on 127.0.0.1",
 		":0":               "can be reached from other machines",
 		"192.0.2.1:0":      "is not an address of this machine",
 	} {
-		ln, err := open.Listen(t.Context(), address)
+		ln, err := Listen(t.Context(), address, nil)
 		if err == nil {
 			ln.Close()
 			t.Errorf("%s: listens", address)
@@ -447,8 +446,7 @@ func TestListenSaysWhatToDo(t *testing.T) {
 			t.Errorf("%s: %v", address, err)
 		}
 	}
-	keyed := New(Config{Keys: someKeys, Log: slog.New(slog.DiscardHandler), Metrics: telemetry.New("test"), API: http.NewServeMux()})
-	all, err := keyed.Listen(t.Context(), "0.0.0.0:0")
+	all, err := Listen(t.Context(), "0.0.0.0:0", someKeys)
 	if err != nil {
 		t.Fatalf("with keys: %v", err)
 	}
