@@ -155,7 +155,7 @@ func (g *gateway) run(t *testing.T, program, script string) {
 	for _, name := range scenarios {
 		t.Run(name, func(t *testing.T) {
 			if !strings.HasPrefix(verdicts[name], "PASS") {
-				t.Errorf("%s", verdicts[name])
+				t.Fatalf("%s", verdicts[name])
 			}
 			t.Log(verdicts[name])
 		})

@@ -125,8 +125,9 @@ func (h *handler) stream(w http.ResponseWriter, r *http.Request, req *request, e
 			failure = err
 			break
 		}
-		if send(out, enc.push(ev)) != nil {
-			return nil // the client left
+		if err := send(out, enc.push(ev)); err != nil {
+			h.logBroken(r.Context(), err)
+			return nil
 		}
 	}
 	if failure == nil && !enc.finished {
@@ -140,12 +141,22 @@ func (h *handler) stream(w http.ResponseWriter, r *http.Request, req *request, e
 			return nil
 		}
 		h.logFailure(r.Context(), failure)
-		if send(out, enc.fail(failure)) != nil {
+		if err := send(out, enc.fail(failure)); err != nil {
+			h.logBroken(r.Context(), err)
 			return nil
 		}
 	}
-	out.Send(sse.Event{Data: []byte("[DONE]")})
+	if err := out.Send(sse.Event{Data: []byte("[DONE]")}); err != nil {
+		h.logBroken(r.Context(), err)
+	}
 	return nil
+}
+
+// logBroken tells of a stream that the client cannot read to its end, unless the client is the one who left.
+func (h *handler) logBroken(ctx context.Context, err error) {
+	if ctx.Err() == nil {
+		h.Logger.WarnContext(ctx, "stream broke off", "error", err.Error())
+	}
 }
 
 func (h *handler) logFailure(ctx context.Context, err error) {
