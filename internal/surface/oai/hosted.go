@@ -53,6 +53,12 @@ func (c *Container) Hosted(path string) (*turn.Hosted, error) {
 	return h, nil
 }
 
+// MemoryLimit is a memory_limit in bytes, 0 for "".
+func MemoryLimit(s string) (bytes int64, ok bool) {
+	bytes, ok = memoryLimits[s]
+	return bytes, ok
+}
+
 var memoryLimits = map[string]int64{"": 0, "1g": 1 << 30, "4g": 4 << 30, "16g": 16 << 30, "64g": 64 << 30}
 
 // ReplayedStatus is the status of a hosted call that a client sends back.
