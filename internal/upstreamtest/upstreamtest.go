@@ -131,11 +131,13 @@ func (r *Request) Chat() *oaichat.Request {
 
 // LastUser is the text of the last user message.
 func (r *Request) LastUser() string {
-	text := ""
+	text, before := "", ""
 	for _, m := range r.Chat().Messages {
-		if m.Role == "user" {
+		// After a tool message, one with images only carries what the tool made.
+		if m.Role == "user" && !(before == "tool" && hasImage(m)) {
 			text = m.Content.String()
 		}
+		before = m.Role
 	}
 	return text
 }
