@@ -98,9 +98,9 @@ func failure(o *Outcome) string {
 	}
 	word := map[string]string{
 		"error":       "failed",
-		"timeout":     "stopped, its time was up",
-		"killed":      "killed",
-		"interrupted": "interrupted",
+		"timeout":     "was stopped, its time was up",
+		"killed":      "was killed",
+		"interrupted": "was interrupted",
 	}[o.Status]
 	switch {
 	case !o.Failed():
