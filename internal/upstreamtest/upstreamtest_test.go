@@ -224,9 +224,12 @@ func TestRunScenario(t *testing.T) {
 	const tools = `"tools":[{"type":"function","function":{"name":"python_2","parameters":{"properties":{"code":{}}}}}]`
 	user := "do it\n```python\nprint(1)\n```\nthen\n```python\nprint(2)\n```\nanswer: got {result}!"
 	round := func(results ...string) string {
-		messages := []map[string]string{{"role": "user", "content": user}}
+		messages := []map[string]any{{"role": "user", "content": user}}
 		for _, r := range results {
-			messages = append(messages, map[string]string{"role": "tool", "content": r, "tool_call_id": "call_0"})
+			// A tool's image comes in a message of the user, which is not one that a user wrote.
+			image := map[string]any{"type": "image_url", "image_url": map[string]string{"url": "data:,"}}
+			messages = append(messages, map[string]any{"role": "tool", "content": r, "tool_call_id": "call_0"},
+				map[string]any{"role": "user", "content": []any{map[string]string{"type": "text", "text": "Images:"}, image}})
 		}
 		raw, err := json.Marshal(messages)
 		if err != nil {
