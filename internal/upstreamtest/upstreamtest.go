@@ -12,10 +12,12 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/lathe-gateway/lathe/internal/wire/oaichat"
@@ -35,7 +37,8 @@ type Upstream struct {
 // Server is an Upstream that listens.
 type Server struct {
 	*Upstream
-	http *httptest.Server
+	http        *httptest.Server
+	connections atomic.Int64
 }
 
 // Start serves a new Upstream on a loopback port until the test ends. The answers are its queue.
@@ -43,7 +46,13 @@ func Start(t testing.TB, answers ...Answer) *Server {
 	t.Helper()
 	up := &Upstream{}
 	up.Push(answers...)
-	s := &Server{Upstream: up, http: httptest.NewServer(up)}
+	s := &Server{Upstream: up, http: httptest.NewUnstartedServer(up)}
+	s.http.Config.ConnState = func(_ net.Conn, state http.ConnState) {
+		if state == http.StateNew {
+			s.connections.Add(1)
+		}
+	}
+	s.http.Start()
 	t.Cleanup(func() {
 		s.http.CloseClientConnections() // a test that left a stream open must not hang here
 		s.http.Close()
@@ -53,6 +62,9 @@ func Start(t testing.TB, answers ...Answer) *Server {
 
 // BaseURL is what a client of Chat Completions takes: with /v1.
 func (s *Server) BaseURL() string { return s.http.URL + "/v1" }
+
+// Connections is how many connections clients have made.
+func (s *Server) Connections() int { return int(s.connections.Load()) }
 
 // CloseConnections cuts every connection, as a server that dies does.
 func (s *Server) CloseConnections() { s.http.CloseClientConnections() }

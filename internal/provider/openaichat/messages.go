@@ -85,9 +85,7 @@ func (c *conversation) message(m turn.Message) error {
 // answer adds an assistant's text to the open message where it belongs to the same turn: behind reasoning, or behind calls, whose
 // results have to follow directly.
 func (c *conversation) answer(m turn.Message) error {
-	if c.open != nil && len(c.open.ToolCalls) == 0 && (c.open.Content.Text != nil || c.open.Content.Parts != nil) {
-		c.close()
-	}
+	c.closeAnswered()
 	text, refusal := "", ""
 	for _, p := range m.Parts {
 		switch p := p.(type) {
@@ -113,14 +111,22 @@ func (c *conversation) answer(m turn.Message) error {
 	return nil
 }
 
+// closeAnswered closes an assistant message that has its text and made no calls: what follows is another one.
+func (c *conversation) closeAnswered() {
+	if c.open == nil || len(c.open.ToolCalls) > 0 {
+		return
+	}
+	if c.open.Content.String() != "" || c.open.Content.Text != nil || c.open.Refusal != "" {
+		c.close()
+	}
+}
+
 // reasoning goes back in the field in which it came.
 func (c *conversation) reasoning(r turn.Reasoning) {
 	if r.Text == "" && r.Field != "reasoning_details" {
 		return // sealed reasoning of another protocol
 	}
-	if c.open != nil && len(c.open.ToolCalls) == 0 && c.open.Content.Text != nil {
-		c.close()
-	}
+	c.closeAnswered()
 	a := c.assistant()
 	switch r.Field {
 	case "reasoning":

@@ -87,7 +87,8 @@ func TestDecodeRefuses(t *testing.T) {
 		{field(`"tool_choice":{}`), "tool_choice.type", required},
 		{field(`"tool_choice":{"type":"allowed_tools","mode":"none"}`), "tool_choice.mode", invalid},
 		{field(`"tool_choice":{"type":"allowed_tools","mode":"auto"}`), "tool_choice.tools", invalid},
-		{field(`"tool_choice":{"type":"allowed_tools","mode":"auto","tools":[{"type":"mcp","server_label":"s"}]}`), "tool_choice.tools[0].type", unsupported},
+		{field(`"tool_choice":{"type":"allowed_tools","mode":"auto","tools":[{"type":"mcp","server_label":"s"}]}`),
+			"tool_choice.tools[0].type", unsupported},
 
 		{input(`{"role":"user","content":"a"},{"type":"web_search_call","id":"w"}`), "input[1].type", unsupported},
 		{input(`{"type":"shell_call","call_id":"c","action":{"commands":[]}}`), "input[0].type", unsupported},
@@ -153,8 +154,10 @@ func TestDecodeHints(t *testing.T) {
 // Whatever a client sends, the answer is a request or an error that it may see; never a panic, never an internal error.
 func FuzzDecode(f *testing.F) {
 	f.Add([]byte(`{"model":"m","input":[` + call + `,` + answer + `],"tools":[{"type":"code_interpreter"}]}`))
-	f.Add([]byte(`{"model":"m","input":[{"id":"ci","type":"code_interpreter_call","status":"completed","outputs":[{"type":"image","url":"data:,"}]}]}`))
-	f.Add([]byte(`{"model":"m","input":[{"role":"user","content":[{"type":"input_file","file_data":"data:a;base64,AA=="},{"type":"input_image"}]}]}`))
+	f.Add([]byte(`{"model":"m","input":[{"id":"ci","type":"code_interpreter_call","status":"completed",
+		"outputs":[{"type":"image","url":"data:,"}]}]}`))
+	f.Add([]byte(`{"model":"m","input":[{"role":"user","content":[
+		{"type":"input_file","file_data":"data:a;base64,AA=="},{"type":"input_image"}]}]}`))
 	f.Fuzz(func(t *testing.T, body []byte) {
 		req, err := decode(body)
 		if err != nil {

@@ -146,9 +146,10 @@ func TestSDKReplay(t *testing.T) {
 	if len(got.Items) != 5 || got.Hosted.Recent != "cntr_1" {
 		t.Fatalf("history %#v, hosted %+v", got.Items, got.Hosted)
 	}
-	want := turn.HostedCall{ID: "ci_a", Tool: hostedPython, Container: "cntr_1", Code: "print(1)", Status: turn.StatusCompleted, Outputs: []turn.Output{
-		{Text: "1\n"}, {MIME: "image/png", Data: []byte("\x89PNG")},
-	}}
+	want := turn.HostedCall{
+		ID: "ci_a", Tool: hostedPython, Container: "cntr_1", Code: "print(1)", Status: turn.StatusCompleted,
+		Outputs: []turn.Output{{Text: "1\n"}, {MIME: "image/png", Data: []byte("\x89PNG")}},
+	}
 	if diff := cmp.Diff(turn.Item(want), got.Items[1]); diff != "" {
 		t.Errorf("the run (-want +got):\n%s", diff)
 	}

@@ -96,6 +96,8 @@ type FunctionCall struct {
 	Namespace string          `json:"namespace,omitempty"`
 	Async     bool            `json:"async,omitempty"`
 	Caller    json.RawMessage `json:"caller,omitempty"`
+	// ParsedArguments is no part of the protocol: openai-node adds it to what it parsed, and sends it back.
+	ParsedArguments json.RawMessage `json:"parsed_arguments,omitempty"`
 }
 
 // FunctionCallOutput answers a FunctionCall. Output is a string, or parts of the input kinds.

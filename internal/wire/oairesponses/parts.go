@@ -99,6 +99,8 @@ type OutputText struct {
 	Annotations []Annotation      `json:"annotations"`
 	Logprobs    []json.RawMessage `json:"logprobs"`
 	Text        string            `json:"text"`
+	// Parsed is no part of the protocol: openai-node adds it to what it parsed, and sends it back.
+	Parsed json.RawMessage `json:"parsed,omitempty"`
 }
 
 // Refusal is the model's refusal to answer.

@@ -21,9 +21,11 @@ func TestDecodeRequestRefuses(t *testing.T) {
 		{"unknown field", `{"model":"m","max_tokens":5}`, unknown("max_tokens")},
 		{"case matters", `{"Model":"m"}`, unknown("Model")},
 		// The guide once said files, the API wants file_ids (complaint 17).
-		{"unknown in a container", `{"tools":[{"type":"code_interpreter","container":{"type":"auto","files":[]}}]}`, unknown("tools[0].container.files")},
+		{"unknown in a container", `{"tools":[{"type":"code_interpreter","container":{"type":"auto","files":[]}}]}`,
+			unknown("tools[0].container.files")},
 		{"unknown in an item", `{"input":["x"]}`, wants("input[0]", "an object")},
-		{"unknown in a part", `{"input":[{"role":"user","content":[{"type":"input_text","text":"a","foo":1}]}]}`, unknown("input[0].content[0].foo")},
+		{"unknown in a part", `{"input":[{"role":"user","content":[{"type":"input_text","text":"a","foo":1}]}]}`,
+			unknown("input[0].content[0].foo")},
 		{"unknown in text.format", `{"text":{"format":{"type":"text","x":1}}}`, unknown("text.format.x")},
 		{"null element", `{"input":[null]}`, wants("input[0]", "a value")},
 		{"not an object", `[]`, wants("", "an object")},
@@ -62,7 +64,10 @@ func TestDecodeRequestRefuses(t *testing.T) {
 func TestDecodeRequestAccepts(t *testing.T) {
 	for name, in := range map[string]string{
 		"nulls are absence": `{"model":null,"input":null,"tools":null,"tool_choice":null,"text":null,"conversation":null,"metadata":null}`,
-		"free JSON":         `{"tools":[{"type":"function","name":"f","parameters":{"anything":[1,{"goes":null}]}}],"prompt":{"id":"p"}}`,
+		// What openai-python's model_dump and openai-node's parsed items send back.
+		"SDK leftovers": `{"input":[{"type":"function_call","call_id":"c","name":"f","arguments":"{}","async_":null,"parsed_arguments":{"a":1}},
+			{"role":"assistant","content":[{"type":"output_text","text":"1","parsed":1}]}]}`,
+		"free JSON": `{"tools":[{"type":"function","name":"f","parameters":{"anything":[1,{"goes":null}]}}],"prompt":{"id":"p"}}`,
 		"types without a struct are kept": `{"input":[{"type":"web_search_call","what":{"ever":1}}],
 			"tools":[{"type":"web_search","filters":{}}]}`,
 	} {
@@ -73,7 +78,8 @@ func TestDecodeRequestAccepts(t *testing.T) {
 }
 
 func FuzzDecodeRequest(f *testing.F) {
-	f.Add([]byte(`{"model":"m","input":[{"role":"user","content":[{"type":"input_text","text":"x"}]}],"tool_choice":{"type":"function","name":"f"}}`))
+	f.Add([]byte(`{"model":"m","input":[{"role":"user","content":[{"type":"input_text","text":"x"}]}],
+		"tool_choice":{"type":"function","name":"f"}}`))
 	f.Add([]byte(`{"tools":[{"type":"code_interpreter","container":{"type":"auto","file_ids":["a"]}}],"input":"x"}`))
 	f.Add([]byte(`{"input":[{"type":"code_interpreter_call","outputs":[{"type":"logs","logs":""}]},{"type":"x"},{"id":"y"}]}`))
 	f.Fuzz(func(t *testing.T, in []byte) {
