@@ -30,21 +30,12 @@ func (c *openCall) item(s turn.Status) turn.HostedCall {
 	return turn.HostedCall{ID: c.id, Tool: c.tool, Container: c.container, Code: c.code, Status: s, Outputs: []turn.Output{}}
 }
 
-// callPrefix marks the ids of calls in turns that have hosted tools. It begins call_h, which no hexadecimal id of ours does otherwise.
-const callPrefix = "call_h"
-
 // newCallID mints the id by which clients, the history and the store know a call.
 func (l *loop) newCallID() string {
 	if l.set.Len() > 0 {
-		return turn.NewID(callPrefix)
+		return turn.NewHiddenCallID()
 	}
 	return turn.NewID("call_")
-}
-
-// MayHaveSteps says whether a call id is one that this package minted in a turn with hosted tools.
-func MayHaveSteps(callID string) bool {
-	digits, ok := strings.CutPrefix(callID, callPrefix)
-	return ok && len(digits) == 32 && strings.Trim(digits, "0123456789abcdef") == ""
 }
 
 func (r *round) callStarted(ctx context.Context, name string) error {

@@ -558,7 +558,7 @@ func TestRule17IdsAreMintedHere(t *testing.T) {
 	seen := map[string]bool{}
 	for _, c := range all[turn.CallDone](r) {
 		seen[c.Call.CallID] = true
-		if !agent.MayHaveSteps(c.Call.CallID) {
+		if !turn.IsHiddenCallID(c.Call.CallID) {
 			t.Errorf("call id %q", c.Call.CallID)
 		}
 	}
@@ -573,11 +573,6 @@ func TestRule17IdsAreMintedHere(t *testing.T) {
 	}
 	if id := r.hosted()[0].ID; !strings.HasPrefix(id, "ci_") || len(id) != 35 {
 		t.Errorf("item id %q", id)
-	}
-	for _, id := range []string{"call_0", "call_h", "call_" + strings.Repeat("a", 33), "call_h" + strings.Repeat("g", 32), turn.NewID("call_")} {
-		if agent.MayHaveSteps(id) {
-			t.Errorf("%q was taken for one of ours", id)
-		}
 	}
 }
 
