@@ -66,7 +66,7 @@ func (c *benchSandboxCmd) Run(ctx context.Context, t *terminal) error {
 	}
 	defer cleanup()
 	state := filepath.Join(cfg.DataDir, "sandboxes")
-	backend, err := newBackend(ctx, cfg, state, slog.New(slog.DiscardHandler))
+	backend, err := newBackend(cfg, state, slog.New(slog.DiscardHandler))
 	if err != nil {
 		return err
 	}
@@ -146,7 +146,7 @@ func benchServer(ctx context.Context, cfg *config.Config, upstream string) (base
 	go func() { done <- a.server(0).Serve(serving, ln) }()
 	return "http://" + ln.Addr().String() + "/v1", func() {
 		end()
-		<-done
+		<-done //nolint:errcheck // a drain that took too long is not what is measured
 		a.close(context.WithoutCancel(ctx))
 	}, nil
 }

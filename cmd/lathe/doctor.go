@@ -102,7 +102,7 @@ func dataDirFinding(cfg *config.Config) sandbox.Finding {
 		f.Level, f.Detail, f.Mend = levelFail, err.Error(), "set data_dir to a folder that this user may write to"
 		return f
 	default:
-		dir.Close()
+		_ = dir.Close() // it was only looked at
 	}
 	free, err := datadir.Free(cfg.DataDir)
 	if err != nil {
@@ -123,7 +123,7 @@ func sandboxFindings(ctx context.Context, cfg *config.Config) []sandbox.Finding 
 		return []sandbox.Finding{{Name: "sandbox", Level: levelFail, Detail: err.Error(), Mend: "make the folder for temporary files writable"}}
 	}
 	defer os.RemoveAll(state)
-	backend, err := newBackend(ctx, cfg, state, slog.New(slog.DiscardHandler))
+	backend, err := newBackend(cfg, state, slog.New(slog.DiscardHandler))
 	if err != nil {
 		return []sandbox.Finding{absent(err)}
 	}

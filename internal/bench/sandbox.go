@@ -101,7 +101,7 @@ func (b *sandboxBench) cells(ctx context.Context) error {
 	var live []sandbox.Sandbox
 	defer func() {
 		for _, sb := range live {
-			sb.Close()
+			_ = sb.Close() // the backend ends what is left
 		}
 	}()
 	for range liveCount {
@@ -229,6 +229,7 @@ func (b *sandboxBench) runscRun(ctx context.Context) error {
 		return err
 	}
 	defer os.RemoveAll(dir)
+	defer unmountNetns(filepath.Join(dir, "root"))
 	spec, err := json.Marshal(map[string]any{
 		"ociVersion": "1.0.0",
 		"process": map[string]any{
