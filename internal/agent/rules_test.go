@@ -320,11 +320,22 @@ func TestRule6AProgramsFailureIsData(t *testing.T) {
 func TestRule6ASandboxFailureIsAnError(t *testing.T) {
 	b := newBench(t, []any{"Let me see. ", python("print 1\nbreak")})
 	r := b.run(t.Context(), request("hi"))
-	if r.err == nil || !r.err.CodeRan || r.err.Message != "the sandbox could not be started" {
+	if r.err == nil || !r.err.CodeRan || r.err.Message != "the sandbox failed" {
 		t.Fatalf("error %+v", r.err)
 	}
 	if h := r.hosted(); len(h) != 1 || h[0].Status != turn.StatusFailed || h[0].Code != "print 1\nbreak" {
 		t.Errorf("%+v", h)
+	}
+}
+
+func TestRule6NothingRan(t *testing.T) {
+	r := newBench(t, []any{python("nostart")}).run(t.Context(), request("hi"))
+	if r.err == nil || r.err.CodeRan || len(r.hosted()) != 1 || r.hosted()[0].Status != turn.StatusFailed {
+		t.Errorf("error %+v, %+v", r.err, r.hosted())
+	}
+	r = newBench(t, []any{python("print 1")}, []any{python("nostart")}).run(t.Context(), request("hi"))
+	if r.err == nil || !r.err.CodeRan {
+		t.Errorf("an earlier call of the turn ran: %+v", r.err)
 	}
 }
 
