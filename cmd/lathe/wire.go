@@ -18,6 +18,7 @@ import (
 	"github.com/lathe-gateway/lathe/internal/guest/embedded"
 	"github.com/lathe-gateway/lathe/internal/image"
 	"github.com/lathe-gateway/lathe/internal/provider"
+	"github.com/lathe-gateway/lathe/internal/provider/demo"
 	"github.com/lathe-gateway/lathe/internal/provider/openaichat"
 	"github.com/lathe-gateway/lathe/internal/run"
 	"github.com/lathe-gateway/lathe/internal/sandbox"
@@ -174,6 +175,8 @@ func newModels(cfg *config.Config, log *slog.Logger) ([]provider.Model, error) {
 
 func newProvider(m config.Model, log *slog.Logger) (provider.Provider, error) {
 	switch m.Provider {
+	case "demo":
+		return demo.New(), nil
 	case "openai-chat":
 		return openaichat.New(openaichat.Config{
 			BaseURL: m.BaseURL, APIKey: openaichat.Secret(m.APIKey.Reveal()), Model: m.Model, Images: m.Images, Logger: log,
