@@ -112,7 +112,13 @@ func (c *benchGatewayCmd) Run(ctx context.Context, t *terminal) error {
 		return err
 	}
 	defer cleanup()
-	hosted := false
+	hosted := true
+	for _, f := range sandboxFindings(ctx, cfg) {
+		if f.Level == levelFail {
+			hosted = false
+			fmt.Fprintf(t.err, "lathe: hosted calls are left out: %s: %s\n", f.Name, f.Detail)
+		}
+	}
 	result, err := bench.Gateway(ctx, bench.GatewayConfig{
 		Progress: progress(t), Sandbox: hosted,
 		Start: func(ctx context.Context, upstream string) (string, func(), error) {

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/lathe-gateway/lathe/internal/guest/embedded"
 )
 
 func TestMain(m *testing.M) {
@@ -26,12 +28,40 @@ func TestMain(m *testing.M) {
 //	take                     listens on a port, which is in $TAKEN, until the script ends
 func TestScripts(t *testing.T) {
 	t.Parallel()
+	scripts(t, "testdata/script", "no/runsc", "no/images")
+}
+
+// TestScriptsOnGVisor needs what make build and make image leave, and runs code for real.
+func TestScriptsOnGVisor(t *testing.T) {
+	t.Parallel()
+	runsc, err := filepath.Abs("../../bin/runsc")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(runsc); err != nil {
+		t.Skip("needs bin/runsc: make build")
+	}
+	if _, err := embedded.Guest(); err != nil {
+		t.Skip("needs the guest: make build")
+	}
+	if os.Geteuid() != 0 {
+		t.Skip("needs root: these scripts look at what a stopped server leaves mounted")
+	}
+	scripts(t, "testdata/gvisor", runsc, os.Getenv("LATHE_IMAGE_DIR"))
+}
+
+// scripts runs those in dir. Relative paths are below each script's own folder.
+func scripts(t *testing.T, dir, runsc, images string) {
 	testscript.Run(t, testscript.Params{
-		Dir: "testdata/script",
+		Dir: dir,
 		Setup: func(env *testscript.Env) error {
 			env.Setenv("HOME", filepath.Join(env.WorkDir, "home"))
-			env.Setenv("LATHE_RUNSC", filepath.Join(env.WorkDir, "no", "runsc"))
-			env.Setenv("LATHE_IMAGE_DIR", filepath.Join(env.WorkDir, "no", "images"))
+			for name, path := range map[string]string{"LATHE_RUNSC": runsc, "LATHE_IMAGE_DIR": images} {
+				if path != "" && !filepath.IsAbs(path) {
+					path = filepath.Join(env.WorkDir, path)
+				}
+				env.Setenv(name, path)
+			}
 			return nil
 		},
 		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){
