@@ -16,7 +16,6 @@ import (
 	"github.com/lathe-gateway/lathe/internal/datadir"
 	"github.com/lathe-gateway/lathe/internal/provider"
 	"github.com/lathe-gateway/lathe/internal/sandbox"
-	"github.com/lathe-gateway/lathe/internal/turn"
 )
 
 type doctorCmd struct {
@@ -162,10 +161,7 @@ func modelFinding(ctx context.Context, m provider.Model, baseURL string) sandbox
 		f.Detail += " at " + baseURL
 	}
 	if err := m.Provider.Check(ctx); err != nil {
-		if cause := turn.AsError(err).Cause; cause != nil {
-			err = cause // the message is for clients; here the operator asks
-		}
-		f.Level, f.Detail = levelFail, f.Detail+": "+err.Error()
+		f.Level, f.Detail = levelFail, f.Detail+": "+operatorError(err).Error()
 		f.Mend = "start that server, or correct base_url and api_key of this model"
 	}
 	return f

@@ -61,7 +61,15 @@ func (c *runCmd) Run(ctx context.Context, t *terminal) error {
 	}
 	defer a.close(context.WithoutCancel(ctx))
 	ctx = auth.WithPrincipal(ctx, auth.Principal{Name: "local", Project: "default"})
-	return c.inContainer(ctx, t, a, code)
+	return operatorError(c.inContainer(ctx, t, a, code))
+}
+
+// operatorError is what an operator wants to know of an error whose message is for clients: its cause.
+func operatorError(err error) error {
+	if e, ok := errors.AsType[*turn.Error](err); ok && e.Cause != nil {
+		return e.Cause
+	}
+	return err
 }
 
 func (c *runCmd) read(t *terminal) (string, error) {

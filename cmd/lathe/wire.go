@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"path/filepath"
 	"slices"
 	"time"
 
@@ -26,6 +27,7 @@ import (
 	"github.com/lathe-gateway/lathe/internal/server"
 	"github.com/lathe-gateway/lathe/internal/store"
 	"github.com/lathe-gateway/lathe/internal/store/sqlite"
+	"github.com/lathe-gateway/lathe/internal/surface/chat"
 	"github.com/lathe-gateway/lathe/internal/surface/models"
 	"github.com/lathe-gateway/lathe/internal/surface/responses"
 	"github.com/lathe-gateway/lathe/internal/telemetry"
@@ -132,6 +134,7 @@ func (a *app) connect(context.Context) error {
 	catalogue := models.New(models.Config{Router: router, Logger: a.log})
 	a.api.Handle("GET /v1/models", catalogue)
 	a.api.Handle("GET /v1/models/{id...}", catalogue)
+	a.api.Handle("POST /v1/chat/completions", chat.New(chat.Config{Turns: turns, Models: router, Logger: a.log}))
 	a.api.Handle("POST /v1/responses", responses.New(responses.Config{Turns: turns, Logger: a.log}))
 	return nil
 }
@@ -151,6 +154,9 @@ func newBackend(cfg *config.Config, state string, log *slog.Logger) (sandbox.Bac
 	switch img, err := findImage(cfg); {
 	case err == nil:
 		own.Image = img.Root
+		if filepath.Base(img.Root) == "rootfs" {
+			own.Image = filepath.Dir(img.Root) // where image.json says what is in it
+		}
 	case cfg.Sandbox.Image != "" || !errors.Is(err, image.ErrNotFound):
 		return nil, err
 	}
