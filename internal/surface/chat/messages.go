@@ -124,6 +124,9 @@ func (d *decoder) hostedCalls(path string, m oaichat.Message) error {
 		recent = m.Container.ID
 	}
 	for i, c := range m.CodeInterpreterCalls {
+		if c.ID == "" || c.ContainerID == "" {
+			continue // openai-node's stream helper keeps only the last delta of a field that it does not know
+		}
 		call, err := hostedCall(at(path+".code_interpreter_calls", i), c)
 		if err != nil {
 			return err
@@ -142,9 +145,6 @@ func hostedCall(path string, c oaichat.CodeInterpreterCall) (turn.HostedCall, er
 	switch s := turn.Status(c.Status); s {
 	case turn.StatusIncomplete, turn.StatusFailed, turn.StatusInProgress:
 		out.Status = s
-	}
-	if c.ID == "" || c.ContainerID == "" {
-		return out, turn.Invalid(path, "a replayed call needs the id and the container_id that it had")
 	}
 	if c.Outputs == nil {
 		return out, nil
