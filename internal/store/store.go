@@ -30,16 +30,17 @@ type Page struct {
 	After     string
 	Limit     int // 1 to 10000
 	Ascending bool
-	// Name filters containers by their name, "" for all; Purpose filters files likewise.
-	Name, Purpose string
+	// Name filters containers by their name, "" for all; Purpose and Origin filter files likewise.
+	Name, Purpose, Origin string
 }
 
 // Container is a row of Containers.
 type Container struct {
 	ID, Project, Name string
-	// Session is metadata.session_id of the request that made it, unique in the project where it is not "".
+	// Session is metadata.session_id of the request that made it, "" for none. At most one container of a project that is neither
+	// expired, deleted nor failed has it: an ended container gives its session up.
 	Session string
-	State   string // live, idle, expired, deleted or failed
+	State   string // one of the State constants
 	// MemoryLimit is in bytes. ExpireAfter counts from LastActive; 0 is never.
 	MemoryLimit int64
 	ExpireAfter time.Duration
@@ -48,16 +49,34 @@ type Container struct {
 	CreatedAt, LastActive time.Time
 }
 
+// The values of Container.State.
+const (
+	StateLive    = "live" // has a sandbox, or had one when the process ended
+	StateIdle    = "idle"
+	StateExpired = "expired"
+	StateDeleted = "deleted"
+	StateFailed  = "failed"
+)
+
+// Ended says that the container will never run again.
+func (c Container) Ended() bool {
+	return c.State == StateExpired || c.State == StateDeleted || c.State == StateFailed
+}
+
 // Containers keeps containers. Deleted ones are gone; expired ones stay readable.
 type Containers interface {
-	Create(ctx context.Context, c Container) error // an existing session in the project is ErrExists
+	// Create adds a row. A second one with its id, or with the session of one that has not ended, is ErrExists.
+	Create(ctx context.Context, c Container) error
 	Get(ctx context.Context, project, id string) (Container, error)
+	// BySession returns the container of a session that has not ended.
 	BySession(ctx context.Context, project, session string) (Container, error)
 	List(ctx context.Context, project string, p Page) (rows []Container, more bool, err error)
-	// Update changes State, LastActive, Named and ExpireAfter of one row in a transaction: fn gets the row and edits it.
+	// Update changes State, LastActive, Named and ExpireAfter of one row in a transaction: fn gets the row and edits it. An error of
+	// fn leaves the row as it was and is returned. fn must not use the store.
 	Update(ctx context.Context, project, id string, fn func(*Container) error) (Container, error)
+	// Delete removes the container and the rows of its files. Call Files.DeleteContainer first to learn whose bytes are freed.
 	Delete(ctx context.Context, project, id string) error
-	// All calls fn for every container of every project, oldest first, until it returns an error.
+	// All calls fn for every container of every project, oldest first, until it returns an error. fn may use the store.
 	All(ctx context.Context, fn func(Container) error) error
 }
 
@@ -73,7 +92,9 @@ type File struct {
 	Path, Name string
 	Purpose    string
 	Source     string // user or assistant
-	Bytes      int64
+	// Origin is the id of the file that this one is a copy of, "" for none.
+	Origin string
+	Bytes  int64
 	// SHA256 is hex, and the key of the bytes in package blob.
 	SHA256    string
 	CreatedAt time.Time
@@ -83,9 +104,10 @@ type File struct {
 	Shown bool
 }
 
-// Files keeps files. Rows are immutable: a changed file is a new row.
+// Files keeps files. Rows are immutable: a changed file is a new row. Rows with equal CreatedAt are ordered as they were created.
 type Files interface {
-	Create(ctx context.Context, f File) error
+	// Create adds rows, all or none. A container that the project does not have is ErrNotFound.
+	Create(ctx context.Context, f ...File) error
 	Get(ctx context.Context, project, id string) (File, error)
 	// List returns the uploads of a project (container ""), or all cfile_ rows of one container.
 	List(ctx context.Context, project, container string, p Page) (rows []File, more bool, err error)
@@ -98,6 +120,8 @@ type Files interface {
 	Expired(ctx context.Context, now time.Time) ([]File, error)
 	// References counts the rows of a project with these bytes.
 	References(ctx context.Context, project, sha256 string) (int, error)
+	// All calls fn for every file of every project until it returns an error. fn may use the store.
+	All(ctx context.Context, fn func(File) error) error
 }
 
 // Step is something that a protocol cannot carry and that is found again by an id which the client sends back: the hidden steps

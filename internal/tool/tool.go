@@ -18,8 +18,9 @@ const (
 // Workspaces opens the container of a turn. package container implements it; the project is that of ctx's principal (package auth).
 type Workspaces interface {
 	// Check says, before anything is started, whether h can be honoured: the container, the files and the memory limit exist and are
-	// this project's. Errors are *turn.Error that name the field.
-	Check(ctx context.Context, h *turn.Hosted) error
+	// this project's. Errors are *turn.Error that name the field. The files are those of h.FileIDs in that order, with their upload's ID
+	// and the Path and Name under which Open will put them, so that the model can be told of them before anything is opened.
+	Check(ctx context.Context, h *turn.Hosted) ([]turn.File, error)
 	// Open finds or makes the container that h names, puts h.FileIDs into it and starts its sandbox in the background. It returns
 	// before the sandbox runs. Errors are *turn.Error.
 	Open(ctx context.Context, h *turn.Hosted) (Workspace, error)

@@ -1,0 +1,232 @@
+package agent
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"strings"
+
+	"github.com/lathe-gateway/lathe/internal/tool"
+	"github.com/lathe-gateway/lathe/internal/turn"
+)
+
+// openCall is a call while the model writes it and, for a hosted one, while it runs.
+type openCall struct {
+	callID string // minted here; the upstream's ids are often the same in every conversation
+	name   string // as the model knows it
+	// refusal is what a call that is not run is answered with.
+	refusal string
+
+	// The rest is for hosted calls only.
+	id, tool, container string
+	args                *tool.Args
+	sent                int // bytes of the code that the client has
+	code                string
+	badArgs             error
+	running             bool
+}
+
+func (c *openCall) item(s turn.Status) turn.HostedCall {
+	return turn.HostedCall{ID: c.id, Tool: c.tool, Container: c.container, Code: c.code, Status: s, Outputs: []turn.Output{}}
+}
+
+// callPrefix marks the ids of calls in turns that have hosted tools. It begins call_h, which no hexadecimal id of ours does otherwise.
+const callPrefix = "call_h"
+
+// newCallID mints the id by which clients, the history and the store know a call.
+func (l *loop) newCallID() string {
+	if l.set.Len() > 0 {
+		return turn.NewID(callPrefix)
+	}
+	return turn.NewID("call_")
+}
+
+// MayHaveSteps says whether a call id is one that this package minted in a turn with hosted tools.
+func MayHaveSteps(callID string) bool {
+	digits, ok := strings.CutPrefix(callID, callPrefix)
+	return ok && len(digits) == 32 && strings.Trim(digits, "0123456789abcdef") == ""
+}
+
+func (r *round) callStarted(ctx context.Context, name string) error {
+	c := &openCall{callID: r.newCallID(), name: name}
+	r.call = c
+	if c.refusal = r.refusal(name, r.last); c.refusal != "" {
+		return nil
+	}
+	r.obey(name)
+	hosted, ok := r.set.Hosted(name)
+	if !ok {
+		return r.emit(turn.CallStarted{CallID: c.callID, Name: name})
+	}
+	if r.ws == nil {
+		ws, err := r.cfg.Workspaces.Open(ctx, r.req.Hosted)
+		if err != nil {
+			return err
+		}
+		r.ws = ws
+	}
+	r.calls++
+	c.id, c.tool, c.container, c.args = turn.NewID("ci_"), hosted, r.ws.Container().ID, tool.NewArgs(hosted)
+	r.hosted = c
+	return r.emit(turn.HostedStarted{ID: c.id, Tool: c.tool, Container: c.container})
+}
+
+func (r *round) callDelta(delta string) error {
+	switch c := r.call; {
+	case c.refusal != "":
+		return nil
+	case c.args == nil:
+		return r.emit(turn.CallDelta{Delta: delta})
+	default:
+		return r.codeDelta(c, c.args.Push(delta))
+	}
+}
+
+func (r *round) codeDelta(c *openCall, code string) error {
+	if code == "" {
+		return nil
+	}
+	c.sent += len(code)
+	return r.emit(turn.HostedCodeDelta{Delta: code})
+}
+
+func (r *round) callDone(ctx context.Context, call turn.Call) error {
+	c := r.call
+	r.call = nil
+	call.CallID = c.callID
+	switch {
+	case c.refusal != "":
+		call.Name, call.Arguments = safeName(call.Name), asObject(call.Arguments)
+		r.items = append(r.items, call)
+		r.repeats.add(call.Name, call.Arguments, c.refusal)
+		r.answer(c, c.refusal, nil, true)
+		return nil
+	case c.args == nil:
+		r.clients++
+		r.items = append(r.items, call)
+		return r.emit(turn.CallDone{Call: call})
+	}
+	c.code, c.badArgs = c.args.Finish()
+	if err := r.codeDelta(c, c.code[c.sent:]); err != nil {
+		return err
+	}
+	// Servers parse the arguments of calls in the history, so it holds the form that was declared.
+	if c.badArgs != nil {
+		call.Arguments = asObject(call.Arguments)
+	} else {
+		call.Arguments = tool.Arguments(c.tool, c.code)
+		if err := r.emit(turn.HostedCodeDone{Code: c.code}); err != nil {
+			return err
+		}
+	}
+	r.items = append(r.items, call)
+	if r.holding {
+		return r.runHosted(ctx, c)
+	}
+	r.holding, r.waiting = true, c
+	return nil
+}
+
+// answer puts a result into the history.
+func (r *round) answer(c *openCall, text string, images []turn.Part, failed bool) {
+	r.answered++
+	parts := append([]turn.Part{turn.Text{Text: text}}, images...)
+	r.results = append(r.results, turn.Result{CallID: c.callID, Parts: parts, Error: failed})
+}
+
+// runHosted runs a call that the model has written and closes its block.
+func (r *round) runHosted(ctx context.Context, c *openCall) error {
+	switch {
+	case r.cut():
+		return r.notRun(c, turn.StatusIncomplete, "Not run: your answer was cut off before it was complete.")
+	case c.badArgs != nil:
+		return r.notRun(c, turn.StatusFailed, "Error: "+c.badArgs.Error())
+	case r.spend() == spentTime:
+		return r.notRun(c, turn.StatusIncomplete, "Not run: "+spentTime.sentence())
+	}
+	c.running, r.codeRan = true, true
+	if err := r.emit(turn.HostedRunning{}); err != nil {
+		return err
+	}
+	notes := r.ws.Notes()
+	o, err := r.exec(ctx, tool.Call{Tool: c.tool, Code: c.code})
+	if err != nil {
+		return err
+	}
+	notes = append(notes, r.ws.Notes()...)
+	r.sandboxTime += o.Duration
+	r.keepFiles(o.Files)
+	done := c.item(turn.StatusCompleted)
+	if o.Status == statusInterrupted {
+		done.Status = turn.StatusIncomplete
+	}
+	for _, n := range notes {
+		done.Outputs = append(done.Outputs, turn.Output{Text: "[" + n + "]\n"})
+	}
+	done.Outputs = append(done.Outputs, o.Outputs...)
+	done.Files = o.Files
+	done.ForModel = tool.Words(o, notes)
+	done.Failed = o.Failed()
+	var images []turn.Part
+	if r.images {
+		images = tool.ImageParts(o.Outputs)
+	}
+	r.repeats.add(c.tool, c.code, tool.Words(o, nil)+imageDigest(o.Outputs))
+	r.answer(c, done.ForModel, images, done.Failed)
+	r.hosted = nil
+	return r.emit(turn.HostedDone{Call: done})
+}
+
+// notRun closes the block of a call whose code was never started.
+func (r *round) notRun(c *openCall, s turn.Status, why string) error {
+	done := c.item(s)
+	done.Outputs = append(done.Outputs, turn.Output{Text: why + "\n"})
+	done.ForModel, done.Failed = why, true
+	r.repeats.add(c.tool, c.code, why)
+	r.answer(c, why, nil, true)
+	r.hosted = nil
+	return r.emit(turn.HostedDone{Call: done})
+}
+
+func (l *loop) keepFiles(files []turn.File) {
+	for _, f := range files {
+		if f.Shown {
+			l.shown = append(l.shown, f)
+		} else {
+			l.files[f.Path] = f
+		}
+	}
+}
+
+// asObject returns arguments that a server can parse: themselves, if they are a JSON object, else the text as a member of one.
+func asObject(arguments string) string {
+	var obj map[string]json.RawMessage
+	if json.Unmarshal([]byte(arguments), &obj) == nil && obj != nil {
+		return arguments
+	}
+	if strings.TrimSpace(arguments) == "" {
+		return "{}"
+	}
+	out, err := json.Marshal(map[string]string{"arguments": strings.ToValidUTF8(arguments, "\uFFFD")})
+	if err != nil {
+		return "{}"
+	}
+	return string(out)
+}
+
+// safeName makes a name that the model invented fit for servers, which take only these characters and 64 of them.
+func safeName(name string) string {
+	name = strings.Map(func(c rune) rune {
+		if c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '_' || c == '-' {
+			return c
+		}
+		return '_'
+	}, name)
+	if name == "" {
+		name = "unnamed"
+	}
+	return name[:min(len(name), 64)]
+}
+
+// errTime ends code that is still running when the turn's time is up.
+var errTime = errors.New("the time for this answer is up")

@@ -1,0 +1,168 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/lathe-gateway/lathe/internal/turn"
+)
+
+// round is one call of the model and the hosted calls that it asked for.
+//
+// Text, reasoning and calls go to the client as they come, up to the end of the first hosted call. What the model sends after that is
+// held until it has finished, and played when the calls before it have run: blocks may not overlap, and the client shall see things in
+// the order in which the model wrote them.
+type round struct {
+	*loop
+	last bool // without hosted tools
+
+	items    []turn.Item // what the model said, in order
+	results  []turn.Item // of the calls that were answered here
+	clients  int         // calls that the client is to run
+	answered int         // calls that were answered here
+	reason   turn.Reason
+
+	call    *openCall // the call that the model is writing
+	hosted  *openCall // the hosted block that the client sees open
+	waiting *openCall // the first hosted call, written and not yet run
+	holding bool
+	held    []turn.Event
+}
+
+func (r *round) run(ctx context.Context) error {
+	r.rounds++
+	err := r.ask(ctx)
+	if err == nil {
+		err = r.settle(ctx)
+	}
+	if err != nil {
+		return r.abandon(ctx, err)
+	}
+	r.spentReason = r.spend()
+	if _, over := r.ends(); !over && r.spentReason != "" {
+		r.tellLimit()
+	}
+	r.added = append(append(r.added, r.items...), r.results...)
+	return ctx.Err()
+}
+
+// ask streams the model's turn.
+func (r *round) ask(ctx context.Context) error {
+	finished := false
+	for ev, err := range r.cfg.Provider.Stream(ctx, r.request(r.last)) {
+		if err != nil {
+			return err
+		}
+		switch e := ev.(type) {
+		case turn.Started:
+			if !r.started {
+				r.started = true
+				err = r.emit(e)
+			}
+		case turn.Finished:
+			finished = true
+			r.reason = e.Reason
+			r.usage = r.usage.Add(e.Usage)
+		default:
+			if r.holding {
+				r.held = append(r.held, ev)
+			} else {
+				err = r.play(ctx, ev)
+			}
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if !finished && ctx.Err() == nil {
+		return turn.Errorf(turn.KindUpstream, "the model's server ended its answer early; try again")
+	}
+	return ctx.Err()
+}
+
+// settle runs the first hosted call and plays what was held behind it.
+func (r *round) settle(ctx context.Context) error {
+	if r.waiting != nil {
+		if err := r.runHosted(ctx, r.waiting); err != nil {
+			return err
+		}
+	}
+	for _, ev := range r.held {
+		if err := r.play(ctx, ev); err != nil {
+			return err
+		}
+	}
+	return ctx.Err()
+}
+
+// play handles one event of the model whose turn it is.
+func (r *round) play(ctx context.Context, ev turn.Event) error {
+	switch e := ev.(type) {
+	case turn.MessageDone:
+		return r.messageDone(ctx, e.Message)
+	case turn.ReasoningDone:
+		r.items = append(r.items, e.Reasoning)
+	case turn.CallStarted:
+		return r.callStarted(ctx, e.Name)
+	case turn.CallDelta:
+		return r.callDelta(e.Delta)
+	case turn.CallDone:
+		return r.callDone(ctx, e.Call)
+	case turn.HostedStarted, turn.HostedCodeDelta, turn.HostedCodeDone, turn.HostedRunning, turn.HostedOutput, turn.HostedDone:
+		return fmt.Errorf("agent: a provider sent %T", e)
+	}
+	return r.emit(ev)
+}
+
+func (r *round) messageDone(ctx context.Context, m turn.Message) error {
+	m, annotations := r.annotate(ctx, m)
+	for _, a := range annotations {
+		if err := r.emit(turn.Annotated{Annotation: a}); err != nil {
+			return err
+		}
+	}
+	r.items = append(r.items, m)
+	return r.emit(turn.MessageDone{Message: m})
+}
+
+// cut says that the model was stopped before it had said everything: its calls cannot be trusted to be whole.
+func (r *round) cut() bool { return r.reason == turn.ReasonLength || r.reason == turn.ReasonFilter }
+
+// ends says whether the turn is over after this round, and why.
+func (r *round) ends() (turn.Reason, bool) {
+	switch {
+	case r.cut():
+		return r.reason, true
+	case r.clients > 0:
+		return turn.ReasonCalls, true
+	case r.answered > 0 && !r.last:
+		return "", false
+	case r.answered > 0 || r.reason == turn.ReasonCalls:
+		return turn.ReasonStop, true
+	}
+	return r.reason, true
+}
+
+// tellLimit says in the newest result that the next round is the last.
+func (r *round) tellLimit() {
+	if n := len(r.results); n > 0 {
+		res := r.results[n-1].(turn.Result) // nothing else is put there
+		res.Parts = append(res.Parts[:len(res.Parts):len(res.Parts)], turn.Text{Text: "[" + r.spentReason.sentence() + "]"})
+		r.results[n-1] = res
+	}
+}
+
+// abandon closes a hosted block that an error left open, so that the client does not see it in progress for ever.
+func (r *round) abandon(ctx context.Context, err error) error {
+	if c := r.hosted; c != nil && !errors.Is(err, errStopped) {
+		status := turn.StatusIncomplete
+		if c.running && ctx.Err() == nil {
+			status = turn.StatusFailed
+		}
+		if stopped := r.emit(turn.HostedDone{Call: c.item(status)}); stopped != nil {
+			return stopped
+		}
+	}
+	return err
+}

@@ -1,0 +1,81 @@
+package archtest
+
+import (
+	"path"
+	"slices"
+	"strings"
+)
+
+// Imports says which packages of internal each package of internal may import outside its tests. Imports point down: a row names only
+// packages that stand for less than it does. cmd/lathe may import everything.
+var Imports = map[string][]string{
+	// The canonical form and the wires stand alone.
+	"turn":              {},
+	"wire/oaichat":      {},
+	"wire/oairesponses": {},
+	"sse":               {},
+	"guest/proto":       {},
+	"auth":              {"turn"},
+	"config":            {},
+	"datadir":           {},
+	"archtest":          {},
+	"image":             {},
+
+	// Contracts.
+	"tool":     {"turn"},
+	"provider": {"turn"},
+	"sandbox":  {},
+	"store":    {},
+
+	// Implementations, which only the wiring knows.
+	"provider/openaichat": {"provider", "sse", "turn", "wire/oaichat"},
+	"provider/demo":       {"provider", "turn"},
+	"store/sqlite":        {"store"},
+	"blob":                {},
+	"guest":               {"guest/proto"},
+	"guest/embedded":      {},
+	"sandbox/gvisor":      {"guest/embedded", "guest/proto", "image", "sandbox", "sandbox/link"},
+	"sandbox/link":        {"guest/proto", "sandbox"},
+
+	// What stands between.
+	"agent":     {"auth", "provider", "store", "tool", "turn"},
+	"run":       {"auth", "store", "turn"},
+	"container": {"auth", "blob", "sandbox", "store", "tool", "turn"},
+	"telemetry": {"sandbox", "turn"},
+
+	// HTTP.
+	"surface/oai":        {"turn"},
+	"surface/chat":       {"auth", "provider", "sse", "surface/oai", "turn", "wire/oaichat"},
+	"surface/responses":  {"auth", "sse", "surface/oai", "turn", "wire/oairesponses"},
+	"surface/models":     {"auth", "provider", "surface/oai", "turn"},
+	"surface/containers": {"auth", "container", "store", "surface/oai", "turn"},
+	"surface/files":      {"auth", "container", "store", "surface/oai", "turn"},
+	"server":             {"auth", "surface/oai", "telemetry", "turn"},
+
+	"bench": {"sandbox"},
+
+	// For tests only.
+	"sandbox/fake":          {"guest", "guest/proto", "sandbox", "sandbox/link"},
+	"sandbox/sandboxtest":   {"sandbox"},
+	"store/storetest":       {"store"},
+	"provider/providertest": {"provider", "turn"},
+	"upstreamtest":          {"wire/oaichat"},
+	"upstreamtest/cmd/stub": {"upstreamtest"},
+}
+
+// implementations are what a contract package has under it. Only wire.go of cmd/lathe names them.
+var implementations = []string{"provider/", "store/", "sandbox/"}
+
+func isImplementation(target string) bool {
+	return slices.ContainsFunc(implementations, func(prefix string) bool { return strings.HasPrefix(target, prefix) })
+}
+
+// isTestHelp says whether a package exists for tests: its name, or that of a folder above it, ends in test, or it is a fake.
+func isTestHelp(target string) bool {
+	for dir := target; dir != "."; dir = path.Dir(dir) {
+		if base := path.Base(dir); strings.HasSuffix(base, "test") && base != "archtest" || base == "fake" {
+			return true
+		}
+	}
+	return false
+}

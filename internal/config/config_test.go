@@ -1,0 +1,385 @@
+package config
+
+import (
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/goccy/go-yaml"
+	"github.com/google/go-cmp/cmp"
+)
+
+func environment(vars map[string]string) func(string) (string, bool) {
+	return func(name string) (string, bool) {
+		v, ok := vars[name]
+		return v, ok
+	}
+}
+
+func write(t *testing.T, text string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "lathe.yaml")
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func load(t *testing.T, text string, vars map[string]string) (*Config, error) {
+	t.Helper()
+	if vars == nil {
+		vars = map[string]string{}
+	}
+	if _, set := vars["HOME"]; !set {
+		vars["HOME"] = "/home/ann"
+	}
+	return Load(Source{Path: write(t, text), Env: environment(vars)})
+}
+
+var secrets = cmp.Comparer(func(a, b Secret) bool { return a.Reveal() == b.Reveal() })
+
+func TestLoadReadsTheWholeContract(t *testing.T) {
+	t.Parallel()
+	got, err := load(t, `
+listen: 0.0.0.0:4748
+data_dir: /srv/lathe
+database: ""
+blobs: ""
+keys:
+  - {name: alice, key: "${LATHE_KEY_ALICE}", project: research}
+  - name: ops
+    key: "literal$$dollar"
+    admin: true
+models:
+  - name: gpt-oss
+    provider: openai-chat
+    base_url: http://127.0.0.1:8000/v1/
+    api_key: "${VLLM_KEY}"
+    model: openai/gpt-oss-120b
+    hosted_tools: lathe
+    images: true
+  - {name: "*", provider: demo}
+sandbox:
+  image: ~/images/python
+  pool: 0
+  memory: 512MiB
+  disk: 2GB
+  cpus: 0.5
+  processes: ${PROCS}
+  exec_timeout: 30s
+  network: none
+  hibernate_after: 5m
+  expire_after: 24h
+agent: {max_rounds: 4, max_time: 1m30s}
+`, map[string]string{"LATHE_KEY_ALICE": "sk-alice-123", "VLLM_KEY": "sk-vllm", "PROCS": "64", "LATHE_IMAGE_DIR": "/img"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := &Config{
+		Listen: "0.0.0.0:4748", DataDir: "/srv/lathe", ImageDir: "/img", File: got.File,
+		Keys: []Key{
+			{Name: "alice", Key: NewSecret("sk-alice-123"), Project: "research"},
+			{Name: "ops", Key: NewSecret("literal$dollar"), Project: "default", Admin: true},
+		},
+		Models: []Model{
+			{
+				Name: "gpt-oss", Provider: "openai-chat", BaseURL: "http://127.0.0.1:8000/v1", APIKey: NewSecret("sk-vllm"),
+				Model: "openai/gpt-oss-120b", HostedTools: "lathe", Images: true,
+			},
+			{Name: "*", Provider: "demo", HostedTools: "lathe"},
+		},
+		Sandbox: Sandbox{
+			Image: "/home/ann/images/python", Memory: 512 << 20, Disk: 2e9, CPUs: 0.5, Processes: 64, Network: "none",
+			ExecTimeout: Duration(30 * time.Second), HibernateAfter: Duration(5 * time.Minute), ExpireAfter: Duration(24 * time.Hour),
+		},
+		Agent: Agent{MaxRounds: 4, MaxTime: Duration(90 * time.Second)},
+	}
+	if diff := cmp.Diff(want, got, secrets); diff != "" {
+		t.Errorf("Load (-want +got):\n%s", diff)
+	}
+}
+
+func TestLoadDefaults(t *testing.T) {
+	t.Parallel()
+	for name, text := range map[string]string{
+		"empty file":      "",
+		"comments only":   "# nothing yet\n",
+		"keys left blank": "listen:\nmodels:\nsandbox:\n  memory:\nagent: {}\n",
+		"document marks":  "---\n",
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			got, err := load(t, text, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			want := Default()
+			want.DataDir, want.ImageDir, want.File = "/home/ann/.local/share/lathe", "/home/ann/.local/share/lathe/images", got.File
+			if diff := cmp.Diff(&want, got, secrets); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+	root, err := Load(Source{Env: environment(map[string]string{"HOME": "/root"}), Root: true, Listen: "127.0.0.1:0"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if root.ImageDir != "/var/lib/lathe/images" || root.DataDir != "/root/.local/share/lathe" || root.Listen != "127.0.0.1:0" {
+		t.Errorf("as root: image dir %s, data dir %s, listen %s", root.ImageDir, root.DataDir, root.Listen)
+	}
+	if got := root.Models; len(got) != 1 || got[0].Name != "demo" || got[0].Provider != "demo" {
+		t.Errorf("without a file the models are %v, want demo alone", got)
+	}
+}
+
+// TestFaults pins each message: they are what a new user reads first.
+func TestFaults(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		name, text string
+		want       []string // without the file's path
+	}{
+		{"unknown key", "listn: 127.0.0.1:1\n", []string{`:1: listn: unknown key, did you mean "listen"?`}},
+		{"unknown key far from all", "agent: {zzzzzzz: 1}\n", []string{`:1: agent.zzzzzzz: unknown key: allowed here are max_rounds, max_time`}},
+		{"twice", "listen: 127.0.0.1:1\nlisten: 127.0.0.1:2\n", []string{`:2: listen: stands twice, first in line 1: keep one`}},
+		{"two documents", "listen: 127.0.0.1:1\n---\nlisten: 127.0.0.1:2\n",
+			[]string{`:3: a second document: write one document, without '---' between its parts`}},
+		{"not a mapping", "- a\n", []string{`:1: must hold keys with values (listen, data_dir, database, blobs, keys, models, sandbox, agent), not a list`}},
+		{"scalar for list", "models: demo\n", []string{`:1: models: must be a list (lines that start with '- '), not a single value`}},
+		{"list for scalar", "listen: [a]\n", []string{`:1: listen: must be a single value, not a list`}},
+		{"listen", "listen: 4747\n", []string{
+			`:1: listen: "4747" is not an address: write host:port, such as 127.0.0.1:4747, [::1]:4747 or 0.0.0.0:4747`}},
+		{"listen port", "listen: localhost:99999\n", []string{
+			`:1: listen: "localhost:99999" has no valid port: write a number from 0 (any free port) to 65535`}},
+		{"size", "sandbox: {memory: 1Gi}\n", []string{`:1: sandbox.memory: "1Gi" is not a size: write a number and a unit ` +
+			`(KiB, MiB, GiB, TiB, or KB, MB, GB, TB), such as 512MiB`}},
+		{"size bounds", "sandbox: {memory: 1MiB}\n", []string{`:1: sandbox.memory: "1MiB" is out of bounds: allowed are 64MiB to 1TiB`}},
+		{"duration", "sandbox: {exec_timeout: 120}\n", []string{`:1: sandbox.exec_timeout: "120" is not a duration: write a number and a unit ` +
+			`(ms, s, m, h), such as 90s, 2m or 720h`}},
+		{"cpus", "sandbox: {cpus: two}\n", []string{`:1: sandbox.cpus: "two" is not a number from 0.05 to 1024`}},
+		{"not a number", "sandbox: {cpus: .nan}\n", []string{`:1: sandbox.cpus: ".nan" is not a number from 0.05 to 1024`}},
+		{"integer", "agent: {max_rounds: 0}\n", []string{`:1: agent.max_rounds: "0" is not a whole number from 1 to 1000`}},
+		{"network", "sandbox: {network: host}\n", []string{
+			`:1: sandbox.network: "host" comes with a later release: this one knows only "none" (code reaches no address)`}},
+		{"database", "database: postgres://u:hidden@db/x\n", []string{
+			`:1: database: postgres:// comes with a later release: write database: "" for SQLite in data_dir`}},
+		{"blobs", "blobs: s3://bucket?region=eu\n", []string{`:1: blobs: s3:// comes with a later release: write blobs: "" for files in data_dir`}},
+		{"blobs unknown", "blobs: /tmp/x\n", []string{`:1: blobs: is not allowed: write blobs: "" for files in data_dir`}},
+		{"unset variable", "models:\n  - {name: a, provider: openai-chat, base_url: 'http://h/v1', api_key: '${NOPE}'}\n", []string{
+			`:2: models[0].api_key: uses the variable NOPE, which is not set: set it in the environment of lathe`}},
+		{"single dollar", "data_dir: /srv/$HOME\n", []string{
+			`:1: data_dir: holds a single '$': write ${NAME} for a variable of the environment, $$ for the character`}},
+		{"variable with default", "data_dir: '${A:-b}'\n", []string{
+			`:1: data_dir: holds a ${...} without a variable's name in it: use letters, digits and '_' (no default values); $$ gives a '$'`}},
+		{"model without anything", "models:\n  - {}\n", []string{
+			`:2: models[0].name: is missing: give it a name`, `:2: models[0].provider: is missing: write openai-chat or demo`}},
+		{"later provider", "models: [{name: a, provider: bedrock}]\n", []string{
+			`:1: models[0].provider: "bedrock" comes with a later release: this one knows openai-chat and demo`}},
+		{"misspelt provider", "models: [{name: a, provider: openai}, {name: b, provider: openai_chat, base_url: 'http://h/v1'}]\n", []string{
+			`:1: models[0].provider: "openai" is not a provider: this release knows openai-chat and demo`,
+			`:1: models[1].provider: "openai_chat" is not a provider, did you mean "openai-chat"?`}},
+		{"no base_url", "models: [{name: a, provider: openai-chat}]\n", []string{
+			`:1: models[0].base_url: is missing: write where the server is, with /v1, such as http://127.0.0.1:8000/v1`}},
+		{"base_url", "models: [{name: a, provider: openai-chat, base_url: 'localhost:8000'}]\n", []string{
+			`:1: models[0].base_url: "localhost:8000" is not a URL: write http:// or https:// with a host, such as http://127.0.0.1:8000/v1`}},
+		{"base_url too long", "models: [{name: a, provider: openai-chat, base_url: 'http://h/v1/chat/completions'}]\n", []string{
+			`:1: models[0].base_url: "http://h/v1/chat/completions" ends in /chat/completions: write only what comes before it, ` +
+				`as the SDKs take it (most often up to /v1)`}},
+		{"base_url with password", "models: [{name: a, provider: openai-chat, base_url: 'http://u:hidden@h/v1'}]\n", []string{
+			`:1: models[0].base_url: holds a user name or password: put the key into api_key`}},
+		{"demo takes no url", "models: [{name: a, provider: demo, base_url: 'http://h/v1'}]\n", []string{
+			`:1: models[0].base_url: the provider demo takes none: it is part of lathe and calls nobody`}},
+		{"hosted tools nobody has", "models: [{name: a, provider: demo, hosted_tools: provider}]\n", []string{
+			`:1: models[0].hosted_tools: the provider demo has no hosted tools of its own: write "lathe"`}},
+		{"hosted tools", "models: [{name: a, provider: demo, hosted_tools: yes}]\n", []string{
+			`:1: models[0].hosted_tools: "yes" is not allowed: write lathe or provider`}},
+		{"same model", "models: [{name: a, provider: demo}, {name: a, provider: demo}]\n", []string{
+			`:1: models[1].name: "a" is already the name of models[0]: clients could not tell them apart`}},
+		{"same keys", "keys: [{name: a, key: hidden-12345}, {name: a, key: hidden-12345}]\n", []string{
+			`:1: keys[1].name: "a" is already the name of keys[0]: give each key its own`,
+			`:1: keys[1].key: is the same key as that of keys[0]: give each client its own`}},
+		{"short key", "keys: [{name: a, key: hidden}]\n", []string{
+			":1: keys[0].key: is not a usable key: take at least 8 characters of printable ASCII without spaces, " +
+				"such as the output of `openssl rand -hex 24`"}},
+		{"alias of nothing", "listen: *nobody\n", []string{`:1: listen: *nobody names no anchor`}},
+		{"merge", "sandbox:\n  <<: {cpus: 1}\n", []string{`:2: sandbox.<<: unknown key: merges are not supported, repeat the values`}},
+		{"boolean", "keys: [{name: a, key: abcdefgh1, admin: 1}]\n", []string{`:1: keys[0].admin: "1" is neither true nor false`}},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			_, err := load(t, test.text, nil)
+			if err == nil {
+				t.Fatal("Load accepted it")
+			}
+			var got []string
+			for _, f := range err.(Faults) {
+				got = append(got, strings.TrimPrefix(f.String(), f.File))
+			}
+			if diff := cmp.Diff(test.want, got); diff != "" {
+				t.Errorf("faults (-want +got):\n%s", diff)
+			}
+			if strings.Contains(err.Error(), "hidden") {
+				t.Errorf("the message shows a secret: %s", err)
+			}
+		})
+	}
+}
+
+func TestAllFaultsAtOnceInTheOrderOfTheFile(t *testing.T) {
+	t.Parallel()
+	_, err := load(t, `listen: nowhere
+keys:
+  - name: a b
+    key: "${UNSET_KEY}"
+models:
+  - name: x
+    provider: openai-chat
+    base_ur: http://h/v1
+sandbox:
+  memory: much
+  network: bridge
+agents: {}
+`, nil)
+	var lines []int
+	for _, f := range err.(Faults) {
+		lines = append(lines, f.Line)
+	}
+	// line 6 is the model's: its base_url is missing.
+	if diff := cmp.Diff([]int{1, 3, 4, 6, 8, 10, 11, 12}, lines); diff != "" {
+		t.Errorf("lines (-want +got):\n%s\n%v", diff, err)
+	}
+}
+
+func TestSyntaxErrorHasALine(t *testing.T) {
+	t.Parallel()
+	_, err := load(t, "listen: a\nmodels: [\n", nil)
+	fs, ok := err.(Faults)
+	if !ok || len(fs) != 1 || fs[0].Line == 0 || !strings.Contains(fs[0].Message, "is not YAML") {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestVariablesCannotChangeTheStructure(t *testing.T) {
+	t.Parallel()
+	c, err := load(t, `keys: [{name: a, key: "${K}"}]`, map[string]string{"K": `x"},{name:b}#$HOME`})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(c.Keys) != 1 || c.Keys[0].Key.Reveal() != `x"},{name:b}#$HOME` {
+		t.Errorf("keys are %d, key is changed", len(c.Keys))
+	}
+}
+
+func TestImageByNameOrFolder(t *testing.T) {
+	t.Parallel()
+	here, err := os.Getwd()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for given, want := range map[string]string{
+		"python": "python", "/img": "/img", "./img": filepath.Join(here, "img"), "~/img": "/home/ann/img", "''": "",
+	} {
+		c, err := load(t, "sandbox: {image: "+given+"}", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if c.Sandbox.Image != want {
+			t.Errorf("%s became %s, want %s", given, c.Sandbox.Image, want)
+		}
+	}
+}
+
+func TestAnchors(t *testing.T) {
+	t.Parallel()
+	c, err := load(t, "sandbox:\n  exec_timeout: &time 90s\nagent: {max_time: *time}\n", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c.Agent.MaxTime != Duration(90*time.Second) {
+		t.Errorf("max_time is %s", c.Agent.MaxTime)
+	}
+}
+
+func TestShownConfigurationGivesTheSameAgain(t *testing.T) {
+	t.Parallel()
+	first, err := load(t, "data_dir: /srv/x\nsandbox: {memory: 1536MiB, cpus: 0.5}\nkeys: [{name: a, key: hidden-hidden}]\n"+
+		"models: [{name: m, provider: openai-chat, base_url: 'https://h/v1', api_key: hidden}]\n", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := first.YAML()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if strings.Contains(string(text), "hidden") {
+		t.Fatalf("shows a secret:\n%s", text)
+	}
+	if _, err := load(t, string(text), nil); err == nil || strings.Count(err.Error(), "is redacted") != 2 {
+		t.Errorf("a redacted key is taken for a key: %v", err)
+	}
+	again, err := load(t, strings.ReplaceAll(string(text), Redacted, "hidden-again"), nil)
+	if err != nil {
+		t.Fatalf("%v in:\n%s", err, text)
+	}
+	first.File, again.File = "", ""
+	redacted := cmp.Comparer(func(a, b Secret) bool { return a.IsZero() == b.IsZero() })
+	if diff := cmp.Diff(first, again, redacted); diff != "" {
+		t.Errorf("(-first +again):\n%s\n%s", diff, text)
+	}
+}
+
+func TestSecretNeverPrints(t *testing.T) {
+	t.Parallel()
+	s := NewSecret("hunter2hunter2")
+	holder := struct{ inner Secret }{s}
+	asJSON, _ := json.Marshal(map[string]any{"s": s, "p": &s})
+	asYAML, _ := yaml.Marshal(map[string]any{"s": s})
+	var logged strings.Builder
+	slog.New(slog.NewTextHandler(&logged, nil)).Info("x", "s", s, "holder", fmt.Sprintf("%+v", holder))
+	for form, text := range map[string]string{
+		"v": fmt.Sprintf("%v %+v %#v %s %q %x %d", s, s, s, s, s, s, s), "pointer": fmt.Sprintf("%v %#v", &s, &s),
+		"unexported field": fmt.Sprintf("%v %+v %#v", holder, holder, holder),
+		"json":             string(asJSON), "yaml": string(asYAML), "slog": logged.String(),
+	} {
+		if strings.Contains(text, "hunter2") || strings.Contains(text, fmt.Sprintf("%x", "hunter2")) {
+			t.Errorf("%s shows the secret: %s", form, text)
+		}
+	}
+	if s.String() != Redacted || s.Reveal() != "hunter2hunter2" || !NewSecret("").IsZero() {
+		t.Error("Secret lost its text, or an empty one is not empty")
+	}
+}
+
+func TestLoopback(t *testing.T) {
+	t.Parallel()
+	for address, want := range map[string]bool{
+		"127.0.0.1:1": true, "127.9.9.9:1": true, "[::1]:1": true, "localhost:1": true,
+		"0.0.0.0:1": false, ":1": false, "[::]:1": false, "10.0.0.1:1": false, "example.org:1": false, "nonsense": false,
+	} {
+		if got := Loopback(address); got != want {
+			t.Errorf("Loopback(%q) = %v", address, got)
+		}
+	}
+}
+
+func FuzzLoad(f *testing.F) {
+	f.Add("listen: 127.0.0.1:1\nmodels: [{name: a, provider: demo}]")
+	f.Add("a: &a [*a]\nb: *a\n<<: {}")
+	f.Add("sandbox: {memory: 9e99TiB, cpus: '${X}'}")
+	f.Fuzz(func(t *testing.T, text string) {
+		c := Default()
+		d := &decoder{file: "f", env: environment(nil)}
+		d.document([]byte(text), &c)
+		for _, fault := range d.faults {
+			if fault.Message == "" {
+				t.Errorf("a fault without words: %+v", fault)
+			}
+		}
+	})
+}

@@ -1,0 +1,200 @@
+// Package guest is the program that runs inside a sandbox, as PID 1 and root: it takes calls from the host in frames of package proto,
+// runs them as an unprivileged user in a long-lived Python kernel (kernel.py) or in a shell, sends their output while it is made, and
+// enforces their time and limits. What it cannot enforce (memory of all processes together, disk, network) is the sandbox's around it.
+//
+// The programs are hostile to it, and so is the Python kernel, which user code can take over: what they send is capped, bounded in memory
+// and never trusted beyond their own call. cmd/lathe-guest is its main; sandbox/fake runs it in-process for tests of other packages.
+package guest
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/lathe-gateway/lathe/internal/guest/proto"
+)
+
+// grace is how long a program has between SIGINT and SIGKILL. The host wants an answer within a second of a cancellation.
+const grace = 500 * time.Millisecond
+
+// Config says how programs are run. The zero value runs them as the caller's own user, for tests.
+type Config struct {
+	// Isolate runs programs as uid and gid User without capabilities. It needs root, and a process namespace of one's own: what
+	// outlives a call and cannot be told apart is killed with everything else in the namespace.
+	Isolate bool
+	// User is another than the guest's own.
+	User uint32
+	// Reap makes the guest wait for all orphans, as PID 1 must.
+	Reap bool
+	// Env is the base of every program's environment, "name=value".
+	Env []string
+	// Python and Shell are absolute paths; "" looks for python3, and for bash or sh, in Env's PATH. LATHE_KERNEL=plain in Env keeps the
+	// kernel from using IPython.
+	Python, Shell string
+	// WorkDir is where calls start that name no directory; Home and Tmp are HOME and TMPDIR. Those that do not exist are replaced by
+	// Tmp, and by "/".
+	WorkDir, Home, Tmp string
+	// MapPath translates the paths in Call.Dir and in values of Call.Env; nil leaves them.
+	MapPath func(string) string
+	// Notes are reported to the host in the hello frame.
+	Notes []string
+	Log   *slog.Logger
+}
+
+// Serve answers the host until it sends Shutdown, closes r, or sends what is not the protocol; only the last is an error. It then kills
+// everything it started and returns. It never closes r or w.
+func Serve(cfg Config, r io.Reader, w io.Writer) error {
+	cfg.setDefaults()
+	s := &server{
+		cfg: cfg, w: proto.NewWriter(w), procs: newProcesses(cfg),
+		calls: map[uint32]*call{}, busy: map[string]bool{},
+	}
+	s.python = &python{cfg: &s.cfg, procs: s.procs}
+	err := s.listen(proto.NewReader(bufio.NewReaderSize(r, 64<<10), proto.MaxPayload))
+	s.mu.Lock()
+	for _, c := range s.calls {
+		c.kill()
+	}
+	s.mu.Unlock()
+	s.procs.close()
+	s.running.Wait()
+	s.python.close()
+	return err
+}
+
+type server struct {
+	cfg     Config
+	w       *proto.Writer
+	procs   *processes
+	python  *python
+	running sync.WaitGroup
+
+	mu    sync.Mutex
+	calls map[uint32]*call
+	busy  map[string]bool // by kind
+}
+
+func (s *server) listen(r *proto.Reader) error {
+	for {
+		f, err := r.Next()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		switch f.Type {
+		case proto.Ping:
+			s.send(proto.EncodeJSON(proto.Hello, 0, proto.HelloInfo{
+				Version: proto.Version, Isolated: s.cfg.Isolate, Notes: s.cfg.Notes,
+			}))
+		case proto.Start, proto.Warm, proto.Renew:
+			if err := s.start(f); err != nil {
+				return err
+			}
+		case proto.Interrupt, proto.Kill:
+			s.mu.Lock()
+			if c := s.calls[f.Call]; c != nil && f.Type == proto.Kill {
+				c.kill()
+			} else if c != nil {
+				c.interrupt()
+			}
+			s.mu.Unlock()
+		case proto.Shutdown:
+			return nil
+		default:
+			return fmt.Errorf("guest: unexpected frame of type %d", f.Type)
+		}
+	}
+}
+
+// start decodes a call and runs it in a goroutine of its own.
+func (s *server) start(f proto.Frame) error {
+	c := newCall(s.w, f.Call)
+	run, err := s.decode(c, f)
+	if err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.calls[f.Call] != nil || s.busy[c.kind] {
+		// The host waits for a Result before it sends the next of a kind; this answers one that does not.
+		c.refuse("another call of this kind is running")
+		return nil
+	}
+	s.calls[f.Call], s.busy[c.kind] = c, true
+	s.running.Go(func() {
+		finish := run()
+		s.mu.Lock()
+		delete(s.calls, c.id)
+		delete(s.busy, c.kind)
+		s.mu.Unlock()
+		finish()
+	})
+	return nil
+}
+
+// decode returns the function that runs the call and returns the one that reports its end, which must come after the call's slot has
+// been freed: the host may send the next one at once.
+func (s *server) decode(c *call, f proto.Frame) (func() func(), error) {
+	c.kind = proto.Python
+	switch f.Type {
+	case proto.Warm:
+		var w proto.WarmCall
+		if err := proto.DecodeJSON(f, &w); err != nil {
+			return nil, err
+		}
+		c.limits, c.timeout = w.Limits, time.Duration(w.TimeoutMS)*time.Millisecond
+		return func() func() { return s.python.run(c, proto.Warm, list(w.Modules...)) }, nil
+	case proto.Renew:
+		var r proto.RenewCall
+		if err := proto.DecodeJSON(f, &r); err != nil {
+			return nil, err
+		}
+		c.limits = r.Limits
+		fresh := []byte("0")
+		if r.Fresh {
+			fresh = []byte("1")
+		}
+		return func() func() { return s.python.run(c, proto.Renew, fresh) }, nil
+	}
+	var st proto.StartCall
+	if err := proto.DecodeJSON(f, &st); err != nil {
+		return nil, err
+	}
+	c.kind, c.limits, c.timeout = st.Kind, st.Limits, time.Duration(st.TimeoutMS)*time.Millisecond
+	c.left = max(0, st.Limits.Output)
+	switch st.Kind {
+	case proto.Python:
+		payload := list(st.Code, s.cfg.path(st.Dir))
+		for k, v := range s.cfg.callEnv(st.Env) {
+			payload = append(payload, list(k, v)...)
+		}
+		return func() func() { return s.python.run(c, proto.Start, payload) }, nil
+	case proto.Bash:
+		return func() func() { return runShell(&s.cfg, s.procs, c, st) }, nil
+	}
+	return nil, fmt.Errorf("guest: unknown kind of call %.20q", st.Kind)
+}
+
+func (s *server) send(f proto.Frame, err error) {
+	if err == nil {
+		// A host that is gone shows as the end of what is read from it.
+		_ = s.w.Write(f)
+	}
+}
+
+// list encodes strings for the kernel: each its length in four bytes, big endian, and the string.
+func list(items ...string) []byte {
+	var out []byte
+	for _, s := range items {
+		n := len(s)
+		out = append(out, byte(n>>24), byte(n>>16), byte(n>>8), byte(n))
+		out = append(out, s...)
+	}
+	return out
+}

@@ -1,0 +1,403 @@
+package guest
+
+import (
+	"bufio"
+	"bytes"
+	_ "embed"
+	"encoding/binary"
+	"errors"
+	"os"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/lathe-gateway/lathe/internal/guest/proto"
+)
+
+//go:embed kernel.py
+var kernelSource string
+
+// kernelStub reads the kernel's source from fd 3, where requests follow it.
+const kernelStub = `import os
+n = int.from_bytes(os.read(3, 4), "big")
+s = b""
+while len(s) < n:
+    s += os.read(3, n - len(s))
+exec(compile(s, "<lathe kernel>", "exec"))`
+
+// bootTime is how long the interpreter may take to start, and replyTime how long it may leave a reply unread.
+const (
+	bootTime  = time.Minute
+	replyTime = 5 * time.Second
+)
+
+// python is the session of Python calls: one kernel, replaced when it dies. Only one call runs at a time; the caller sees to that.
+type python struct {
+	cfg    *Config
+	procs  *processes
+	kernel *kernel
+	// told says that a call's result has already reported the death of kernel.
+	told bool
+	// dir is where the next cell changes to before it runs: set for a kernel's first one.
+	dir string
+}
+
+// kernel is one interpreter.
+type kernel struct {
+	proc   *process
+	tap    *tap
+	in     *os.File
+	w      *proto.Writer
+	limits proto.Limits
+
+	ready chan struct{} // closed when it has started
+	done  chan reply    // the reply to the running call
+
+	mu     sync.Mutex
+	call   uint32 // the id whose frames are taken; guarded by mu
+	broken bool   // it sent what is not the protocol
+}
+
+// reply is the kernel's own account of a call.
+type reply struct {
+	status, err string
+	code        int
+}
+
+// run runs one request of the kernel and returns the function that reports its end.
+func (py *python) run(c *call, kind proto.Type, payload []byte) func() {
+	restarted := py.kernel != nil && py.kernel.dead() && !py.told
+	k, err := py.ensure(c)
+	if err != nil {
+		return func() { c.refuse(err.Error()) }
+	}
+	if k.limits != c.limits {
+		if err := py.procs.limit(k.proc, c.limits); err == nil {
+			k.limits = c.limits
+		}
+	}
+	if kind == proto.Start {
+		payload = py.enter(payload)
+	}
+	k.begin(c)
+	c.started()
+	go func() { _ = k.w.Write(proto.Frame{Type: kind, Call: c.id, Payload: payload}) }()
+	ended, got := k.watch()
+	cause, killed := c.supervise(program{
+		ended:     ended,
+		interrupt: func() { py.procs.interrupt(k.proc) },
+		kill:      func() { py.procs.kill(k.proc) },
+	})
+	k.end()
+	r := py.result(c, k, got(), cause, killed)
+	r.KernelRestarted = r.KernelRestarted || restarted
+	return func() { c.finish(r) }
+}
+
+// enter fills in the directory of a kernel's first cell. A warm kernel was started before the container's files were mounted, so it must
+// change to its directory again even if that has the same name.
+func (py *python) enter(payload []byte) []byte {
+	code := 4 + int(binary.BigEndian.Uint32(payload))
+	if dir := binary.BigEndian.Uint32(payload[code:]); dir == 0 && py.dir != "" {
+		rest := payload[code+4:]
+		payload = append(payload[:code:code], list(py.dir)...)
+		payload = append(payload, rest...)
+	}
+	py.dir = ""
+	return payload
+}
+
+// result puts together what the kernel says and what was done to it. A kernel that is dead, or was killed, is given up.
+func (py *python) result(c *call, k *kernel, r *reply, cause string, killed bool) proto.CallResult {
+	out := proto.CallResult{Status: proto.OK}
+	if r != nil && !killed {
+		out = proto.CallResult{Status: r.status, ExitCode: r.code, Error: r.err}
+	}
+	if k.dead() || killed {
+		py.procs.kill(k.proc) // what it left behind does not outlive it
+		py.told = true
+		out.KernelRestarted = true
+		if r == nil || killed {
+			out.Status = proto.Killed
+			out.Error = "the interpreter was " + k.proc.death()
+			if k.corrupt() {
+				out.Error = "the interpreter was killed: its channel to the sandbox was garbled"
+			}
+			out.ExitCode = k.proc.exitCode()
+		}
+	}
+	if cause != "" {
+		out.Status, out.Error = cause, c.because(cause)
+		if killed {
+			out.Error += "; the program did not react to the interrupt and was killed, its variables are lost"
+		}
+	}
+	return out
+}
+
+// ensure returns a kernel that has started. A call that is interrupted while it waits is given up, the start goes on.
+func (py *python) ensure(c *call) (*kernel, error) {
+	if py.kernel == nil || py.kernel.dead() {
+		py.close()
+		k, err := startKernel(py.cfg, py.procs, c.limits)
+		if err != nil {
+			return nil, err
+		}
+		py.kernel, py.told, py.dir = k, false, py.cfg.WorkDir
+	}
+	k := py.kernel
+	boot := time.NewTimer(bootTime)
+	defer boot.Stop()
+	select {
+	case <-k.ready:
+		return k, nil
+	case <-k.proc.ended:
+		return nil, errors.New("python did not start: " + k.proc.death() + k.complaint())
+	case <-c.interrupts:
+		return nil, errors.New("interrupted before it started")
+	case <-c.kills:
+		return nil, errors.New("interrupted before it started")
+	case <-boot.C:
+		py.procs.kill(k.proc)
+		return nil, errors.New("python did not start within a minute" + k.complaint())
+	}
+}
+
+func (py *python) close() {
+	if k := py.kernel; k != nil {
+		py.procs.kill(k.proc)
+		k.in.Close()
+		k.tap.close()
+		py.kernel = nil
+	}
+}
+
+func startKernel(cfg *Config, procs *processes, limits proto.Limits) (*kernel, error) {
+	if cfg.Python == "" {
+		return nil, errors.New("there is no python3 in this sandbox")
+	}
+	t, out, errOut, err := newTap()
+	if err != nil {
+		return nil, err
+	}
+	files := []*os.File{out, errOut}
+	fail := func(err error) (*kernel, error) {
+		for _, f := range files {
+			f.Close()
+		}
+		t.close()
+		return nil, err
+	}
+	r1, w1, err := os.Pipe()
+	if err != nil {
+		return fail(err)
+	}
+	files = append(files, r1, w1)
+	r2, w2, err := os.Pipe()
+	if err != nil {
+		return fail(err)
+	}
+	files = append(files, r2, w2)
+	if _, err := w1.Write(list(kernelSource)); err != nil { // it is smaller than a pipe
+		return fail(err)
+	}
+	t.attach(&tail{})
+	p, err := procs.start(command{
+		path: cfg.Python, args: []string{"python3", "-c", kernelStub}, dir: cfg.WorkDir, env: cfg.environ(limits, nil),
+		files: []*os.File{out, errOut, r1, w2}, limits: limits,
+	})
+	if err != nil {
+		return fail(err)
+	}
+	for _, f := range []*os.File{out, errOut, r1, w2} {
+		f.Close()
+	}
+	k := &kernel{
+		proc: p, tap: t, in: w1, w: proto.NewWriter(w1), limits: limits,
+		ready: make(chan struct{}), done: make(chan reply, 1),
+	}
+	go k.listen(procs, r2)
+	return k, nil
+}
+
+// begin makes c the call that the kernel's frames and output belong to.
+func (k *kernel) begin(c *call) {
+	select {
+	case <-k.done: // a reply that nobody asked for
+	default:
+	}
+	k.mu.Lock()
+	k.call = c.id
+	k.mu.Unlock()
+	k.tap.attach(c)
+}
+
+// end is the counterpart of begin; what the kernel's programs have written so far is sent first.
+func (k *kernel) end() {
+	k.tap.drain()
+	k.tap.attach(nil)
+	k.mu.Lock()
+	k.call = 0
+	k.mu.Unlock()
+}
+
+// watch returns a channel that is closed when the running call is over, and a function to ask after that what the kernel said; nil
+// is nothing.
+func (k *kernel) watch() (<-chan struct{}, func() *reply) {
+	over := make(chan struct{})
+	var said *reply
+	go func() {
+		defer close(over)
+		select {
+		case r := <-k.done:
+			said = &r
+		case <-k.proc.ended:
+			select {
+			case r := <-k.done:
+				said = &r
+			default:
+			}
+		}
+	}()
+	return over, func() *reply {
+		select {
+		case <-over:
+			return said
+		default:
+			return nil
+		}
+	}
+}
+
+// listen acts on the kernel's frames until it is gone. User code can send any: a frame of no running call is dropped, one that is not
+// the protocol ends the kernel.
+func (k *kernel) listen(procs *processes, pipe *os.File) {
+	defer pipe.Close()
+	r := proto.NewReader(bufio.NewReaderSize(pipe, 64<<10), proto.MaxPayload)
+	for {
+		f, err := r.Next()
+		if err == nil {
+			k.tap.drain()
+			err = k.handle(f)
+		}
+		if err != nil {
+			k.giveUp(procs)
+			return
+		}
+	}
+}
+
+// giveUp ends a kernel whose channel is closed or garbled: it can never end a call. One that is dying is left to it.
+func (k *kernel) giveUp(procs *processes) {
+	select {
+	case <-k.proc.ended:
+		return
+	case <-time.After(grace / 2):
+	}
+	k.mu.Lock()
+	k.broken = true
+	k.mu.Unlock()
+	procs.kill(k.proc)
+}
+
+func (k *kernel) handle(f proto.Frame) error {
+	k.mu.Lock()
+	mine := f.Call != 0 && f.Call == k.call
+	k.mu.Unlock()
+	switch f.Type {
+	case proto.Hello:
+		select {
+		case <-k.ready:
+		default:
+			close(k.ready)
+		}
+	case proto.Ping:
+		// It waits for this; if it does not read, the channel is full and the kernel lost.
+		_ = k.in.SetWriteDeadline(time.Now().Add(replyTime))
+		defer func() { _ = k.in.SetWriteDeadline(time.Time{}) }()
+		return k.w.Write(proto.Frame{Type: proto.Hello, Call: f.Call})
+	case proto.Output:
+		stream, data, err := proto.DecodeOutput(f.Payload)
+		if err != nil {
+			return err
+		}
+		k.tap.send(func(to sink) {
+			if c, ok := to.(*call); ok && mine {
+				c.write(stream, data)
+			}
+		})
+	case proto.Display:
+		if _, _, err := proto.DecodeDisplay(f.Payload); err != nil {
+			return err
+		}
+		k.tap.send(func(to sink) {
+			if c, ok := to.(*call); ok && mine {
+				c.display(f.Payload)
+			}
+		})
+	case proto.Result:
+		if mine {
+			return k.reply(f.Payload)
+		}
+	default:
+		return errors.New("guest: unexpected frame from the kernel")
+	}
+	return nil
+}
+
+func (k *kernel) reply(payload []byte) error {
+	fields := bytes.SplitN(payload, []byte{0}, 3)
+	if len(fields) != 3 {
+		return errors.New("guest: bad result from the kernel")
+	}
+	code, err := strconv.Atoi(string(fields[1]))
+	if err != nil {
+		return err
+	}
+	r := reply{status: proto.Failed, code: code, err: string(fields[2])}
+	if string(fields[0]) == proto.OK {
+		r.status = proto.OK
+	}
+	select {
+	case k.done <- r:
+	default: // one result a call
+	}
+	return nil
+}
+
+func (k *kernel) dead() bool {
+	select {
+	case <-k.proc.ended:
+		return true
+	default:
+		return k.corrupt()
+	}
+}
+
+func (k *kernel) corrupt() bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.broken
+}
+
+// complaint is the end of what the interpreter wrote while it started.
+func (k *kernel) complaint() string {
+	k.tap.drain()
+	var text string
+	k.tap.send(func(to sink) {
+		if t, ok := to.(*tail); ok && len(t.data) > 0 {
+			text = ": " + string(t.data)
+		}
+	})
+	return text
+}
+
+// tail keeps the end of what is written.
+type tail struct{ data []byte }
+
+func (t *tail) write(_ proto.Stream, data []byte) {
+	t.data = append(t.data, data...)
+	if n := len(t.data); n > 1<<10 {
+		t.data = append([]byte(nil), t.data[n-1<<10:]...)
+	}
+}

@@ -1,0 +1,560 @@
+"""Lathe's Python kernel: one long-lived interpreter that runs cells for the guest.
+
+It is started by internal/guest (kernel.go) and talks with it in the frames of internal/guest/proto, requests on fd 3 and messages on fd 4;
+what is written to fds 1 and 2 the guest takes from pipes. Payloads: START is a list (code, directory, then names and values of the
+environment), WARM a list of modules, RENEW "1" in a fresh container; each is answered by RESULT: status NUL exit code NUL error.
+PING asks the guest to drain fds 1 and 2 and is answered by HELLO; HELLO to the guest says that the kernel is ready, and which one.
+
+The guest drains fds 1 and 2 before it acts on a frame, so a display or a result never overtakes what was printed before it.
+IPython's InteractiveShell runs the cells where it is installed, else Plain below. Everything that is not needed to start is imported late.
+"""
+import builtins
+import io
+import os
+import signal
+import sys
+import types
+from _thread import RLock, get_ident
+
+HERE = __file__ = "<lathe kernel>"
+CHUNK = 256 << 10
+PING, HELLO, START, WARM, RENEW, OUTPUT, DISPLAY, RESULT = 1, 2, 3, 4, 5, 8, 9, 12
+STDERR, VALUE, DISPLAYED = b"\2", b"\3", b"\4"
+MAIN = get_ident()
+
+
+class Wire:
+    """The channel to the guest. While it is in use SIGINT is only noted: a KeyboardInterrupt in the middle would garble it."""
+
+    def __init__(self):
+        self.requests, self.messages = private(3), private(4)
+        self.lock, self.depth, self.pending, self.running = RLock(), 0, False, False
+        self.call = bytes(4)
+        self.alive = True  # False in a forked child, which must not talk
+        self.last = None  # the Stream that was written to last
+
+    def __enter__(self):
+        if get_ident() == MAIN:
+            self.depth += 1
+        self.lock.acquire()
+
+    def __exit__(self, *_):
+        self.lock.release()
+        if get_ident() == MAIN:
+            self.depth -= 1
+            if not self.depth and self.pending:
+                self.pending = False
+                if self.running:
+                    raise KeyboardInterrupt
+
+    def interrupted(self, *_):
+        if self.depth:
+            self.pending = True
+        elif self.running:
+            raise KeyboardInterrupt
+
+    def forked(self):
+        self.alive = False
+
+    def send(self, kind, payload=b""):
+        if not self.alive:
+            return
+        with self:
+            head = len(payload).to_bytes(4, "big") + bytes((kind,)) + self.call
+            view = memoryview(head + payload)
+            while view:
+                view = view[os.write(self.messages, view):]
+
+    def receive(self):
+        """Returns type and payload of the next request; the type is 0 at the end."""
+        head = self.exactly(9)
+        if not head:
+            return 0, b""
+        if head[4] != HELLO:
+            self.call = head[5:9]
+        return head[4], self.exactly(int.from_bytes(head[:4], "big"))
+
+    def exactly(self, size):
+        parts = []
+        while size:
+            part = os.read(self.requests, size)
+            if not part:
+                return b""
+            parts.append(part)
+            size -= len(part)
+        return b"".join(parts)
+
+    def sync(self):
+        """Returns when the guest has taken all that is in the pipes of fds 1 and 2."""
+        with self:
+            if self.alive and self.running:  # between cells the main thread is the one that reads
+                self.send(PING)
+                self.receive()
+
+    def turn(self, stream):
+        """Called when another stream is written to than before: keeps the order between the two."""
+        last, self.last = self.last, stream
+        if last is not None:
+            last.flush()
+            self.sync()
+
+    def text(self, stream, text):
+        flush()
+        data = text.encode("utf-8", "backslashreplace")
+        for at in range(0, len(data), CHUNK):
+            self.send(OUTPUT, stream + data[at:at + CHUNK])
+
+
+def unlist(payload):
+    items, at = [], 0
+    while at < len(payload):
+        end = at + 4 + int.from_bytes(payload[at:at + 4], "big")
+        items.append(payload[at + 4:end].decode("utf-8", "surrogateescape"))
+        at = end
+    return items
+
+
+def private(fd):
+    """Moves a channel out of the way of programs that close or reuse small descriptors, and of child processes."""
+    import fcntl
+    high = fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, 200)
+    os.close(fd)
+    return high
+
+
+class Stream(io.TextIOWrapper):
+    def __init__(self, fd):
+        raw = io.FileIO(fd, "w", closefd=False)
+        super().__init__(io.BufferedWriter(raw), encoding="utf-8", errors="backslashreplace", line_buffering=True)
+        self.mode = "w"
+
+    def write(self, text):
+        if wire.last is not self:
+            wire.turn(self)
+        return super().write(text)
+
+
+def flush():
+    for stream in (sys.stdout, sys.stderr, OUT, ERR):
+        try:
+            stream.flush()
+        except Exception:
+            pass
+    if "ctypes" in sys.modules:
+        try:
+            sys.modules["ctypes"].CDLL(None).fflush(None)
+        except Exception:
+            pass
+
+
+def describe(error):
+    try:
+        text = str(error)
+    except BaseException:
+        text = "<exception str() failed>"
+    return type(error).__name__ + (": " + text if text else "")
+
+
+def verdict(error):
+    """Status, exit code and error text of a cell that ended with error (None for none)."""
+    if error is None:
+        return b"ok", 0, ""
+    if not isinstance(error, SystemExit):
+        return b"error", 1, describe(error)
+    if error.code is None or error.code == 0:
+        return b"ok", 0, ""
+    if isinstance(error.code, int):
+        return b"error", error.code & 0xFF, describe(error)
+    wire.text(STDERR, str(error.code) + "\n")
+    return b"error", 1, describe(error)
+
+
+def leave(code=None):
+    raise SystemExit(code)
+
+
+def no_input(prompt="", /):
+    raise EOFError("input() is not available here: nobody can answer; put the value into the code")
+
+
+def traceback(error):
+    """Sends a plain traceback of the user's frames."""
+    from traceback import format_exception
+    tb = error.__traceback__
+    while tb is not None and (tb.tb_frame.f_code.co_filename == HERE or "/IPython/core/" in tb.tb_frame.f_code.co_filename):
+        tb = tb.tb_next
+    wire.text(STDERR, "".join(format_exception(type(error), error, tb)))
+
+
+# ---- displays
+
+
+def emit(stream, data):
+    """Sends the best form of a MIME bundle: an image, else text."""
+    for mime in ("image/png", "image/jpeg"):
+        if mime in data:
+            return image(mime, data[mime])
+    plain = data.get("text/plain", "")
+    if not plain or plain.startswith("<IPython.core.display."):
+        plain = data.get("text/markdown") or data.get("text/latex") or plain
+    if plain:
+        wire.text(stream, plain)
+
+
+def image(mime, data):
+    if isinstance(data, str):
+        import binascii
+        data = binascii.a2b_base64(data)
+    if mime != "image/png":
+        try:
+            from PIL import Image
+            data, mime = pil_png(Image.open(io.BytesIO(data))), "image/png"
+        except ImportError:
+            pass
+    flush()
+    wire.send(DISPLAY, bytes((len(mime),)) + mime.encode() + bytes(data))
+
+
+def pil_png(picture):
+    out = io.BytesIO()
+    if picture.mode not in ("1", "L", "LA", "I", "P", "RGB", "RGBA"):
+        picture = picture.convert("RGB")
+    picture.save(out, "PNG")
+    return out.getvalue()
+
+
+class Figures:
+    """Shows matplotlib's figures as inline backends do: at plt.show(), and those still open at the end of a cell; each once."""
+
+    def __init__(self):
+        self.shown = []
+
+    def png(self, figure):
+        self.shown.append(figure)
+        out = io.BytesIO()
+        figure.savefig(out, format="png", bbox_inches="tight")
+        return out.getvalue()
+
+    def show(self, *_, block=None, **__):
+        if block is not False:  # a moving picture: its last state is shown at the end of the cell
+            self.flush()
+
+    def show_one(self, figure, *_, **__):
+        image("image/png", self.png(figure))
+
+    def flush(self):
+        pyplot = sys.modules.get("matplotlib.pyplot")
+        if pyplot is None or not hasattr(pyplot, "get_fignums"):
+            return
+        for number in pyplot.get_fignums():
+            figure = pyplot.figure(number)
+            try:
+                if len(figure.get_children()) > 1 and not any(figure is f for f in self.shown):
+                    self.show_one(figure)
+            finally:
+                pyplot.close(figure)
+
+
+class Hooks:
+    """A meta path finder that changes a few modules right after they are imported, so that they need not be imported to start."""
+
+    def __init__(self, figures):
+        self.fixes = {"matplotlib.pyplot": self.pyplot, "PIL.Image": self.pil}
+        self.figures = figures
+
+    def find_spec(self, name, path=None, target=None):
+        fix = self.fixes.pop(name, None)
+        if fix is None:
+            return None
+        for finder in sys.meta_path:
+            spec = finder.find_spec(name, path, target) if finder is not self else None
+            if spec is not None:
+                break
+        else:
+            return None
+        load = spec.loader.exec_module
+
+        def exec_module(module):
+            try:
+                load(module)
+            except BaseException:
+                self.fixes[name] = fix
+                raise
+            fix(module)
+
+        spec.loader.exec_module = exec_module
+        return spec
+
+    def pyplot(self, module):
+        module.show = self.figures.show
+        sys.modules["matplotlib.figure"].Figure.show = lambda figure, *_, **__: self.figures.show_one(figure)
+
+    def pil(self, module):
+        module.Image.show = lambda picture, *_, **__: image("image/png", pil_png(picture))
+
+
+# ---- the two engines: run(code) returns the exception that ended the cell, or None
+
+
+class Plain:
+    """Runs cells without IPython."""
+
+    flavour = b"plain"
+
+    def __init__(self, figures):
+        self.figures, self.count, self.flags, self.loop = figures, 0, 0, None
+        main = types.ModuleType("__main__")
+        main.__builtins__ = builtins
+        sys.modules["__main__"] = main
+        self.names = main.__dict__
+        builtins.display, builtins.exit, builtins.quit = self.display, leave, leave
+        sys.displayhook = self.displayhook
+
+    def run(self, code):
+        try:
+            self.execute(code)
+        except SystemExit as error:
+            return error
+        except BaseException as error:
+            traceback(error)
+            return error
+        return None
+
+    def warm(self):
+        pass
+
+    def execute(self, code):
+        import ast
+        import linecache
+        self.count += 1
+        name = f"<cell {self.count}>"
+        linecache.cache[name] = (len(code), None, code.splitlines(True), name)
+        flags = self.flags | ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
+        tree = compile(code, name, "exec", flags | ast.PyCF_ONLY_AST, dont_inherit=True)
+        last = None
+        if tree.body and isinstance(tree.body[-1], ast.Expr):
+            last = ast.Interactive([tree.body.pop()])
+        for part, mode in ((tree, "exec"), (last, "single")):
+            if part is not None and part.body:
+                compiled = compile(part, name, mode, flags, dont_inherit=True)
+                self.flags |= compiled.co_flags & FUTURES
+                self.step(compiled)
+
+    def step(self, compiled):
+        if not compiled.co_flags & 0x80:  # CO_COROUTINE
+            exec(compiled, self.names)
+            return
+        import asyncio
+        if self.loop is None or self.loop.is_closed():
+            self.loop = asyncio.new_event_loop()
+        self.loop.run_until_complete(eval(compiled, self.names))
+
+    def displayhook(self, value):
+        if value is not None:
+            self.names["_"] = value
+            self.show(VALUE, value)
+
+    def display(self, *values, **_):
+        for value in values:
+            self.show(DISPLAYED, value)
+
+    def show(self, stream, value):
+        module = sys.modules.get("matplotlib.figure")
+        if module is not None and isinstance(value, module.Figure):
+            return self.figures.show_one(value)
+        png = getattr(type(value), "_repr_png_", None)
+        data = png(value) if png is not None else None
+        emit(stream, {"image/png": data} if data else {"text/plain": repr(value)})
+
+
+# The compiler flags of "from __future__" statements, which hold for later cells.
+FUTURES = 0x1FE0000
+
+
+def ipython(figures):
+    """Returns the engine over IPython's InteractiveShell. Raises ImportError where there is none."""
+    import importlib.util
+    if importlib.util.find_spec("IPython") is None:
+        raise ImportError
+    import tempfile
+    sys.modules["jedi"] = None  # only completion would use it, and it takes a third of the start
+    try:
+        from IPython.core.displayhook import DisplayHook
+        from IPython.core.displaypub import DisplayPublisher
+        from IPython.core.interactiveshell import InteractiveShell
+        from traitlets.config import Config
+    finally:
+        del sys.modules["jedi"]
+
+    class Hook(DisplayHook):
+        def write_output_prompt(self):
+            pass
+
+        def write_format_data(self, format_dict, md_dict=None):
+            emit(VALUE, format_dict)
+
+    class Publisher(DisplayPublisher):
+        def publish(self, data, *_, **__):
+            emit(DISPLAYED, data)
+
+        def clear_output(self, wait=False):
+            pass
+
+    class Shell(InteractiveShell):
+        displayhook_class = Hook
+        display_pub_class = Publisher
+
+        def showtraceback(self, exc_tuple=None, *args, **kwargs):
+            kind, error = (exc_tuple or sys.exc_info())[:2]
+            if issubclass(kind, KeyboardInterrupt):
+                # The first of IPython's tracebacks takes longer than the guest waits after an interrupt.
+                traceback(error)
+            elif not issubclass(kind, SystemExit):
+                super().showtraceback(exc_tuple, *args, **kwargs)
+
+        def _showtraceback(self, etype, evalue, stb):
+            wire.text(STDERR, self.InteractiveTB.stb2text(stb) + "\n")
+
+        def ask_exit(self):
+            raise SystemExit
+
+        def enable_matplotlib(self, gui=None):
+            return gui, "agg"
+
+        def system(self, cmd):
+            import subprocess
+            cmd = self.var_expand(cmd, depth=1)
+            flush()
+            self.user_ns["_exit_code"] = subprocess.call(cmd, shell=True, executable=os.environ.get("SHELL"))
+
+    config = Config()
+    config.HistoryManager.enabled = False
+    config.InteractiveShell.colors = "NoColor"
+    config.InteractiveShell.ipython_dir = tempfile.mkdtemp(prefix="ipython-")
+    config.InteractiveShell.banner1 = ""
+    shell = Shell.instance(config=config)
+    shell.display_formatter.active_types = ["text/plain", "text/markdown", "text/latex", "image/png", "image/jpeg"]
+    png = shell.display_formatter.formatters["image/png"]
+    png.for_type_by_name("matplotlib.figure", "Figure", figures.png)
+    import warnings
+    warnings.filterwarnings("ignore", message="To exit: use")
+
+    class Engine:
+        flavour = b"ipython"
+
+        def run(self, code):
+            result = shell.run_cell(code, store_history=True)
+            return result.error_before_exec or result.error_in_exec
+
+        def warm(self):
+            try:
+                raise ValueError
+            except ValueError:
+                shell.InteractiveTB.structured_traceback(*sys.exc_info())
+
+    return Engine()
+
+
+# ---- the loop
+
+
+def cell(engine, figures, code, where, env):
+    global cell_env
+    for name in cell_env:
+        if name not in env:
+            os.environ.pop(name, None)
+    os.environ.update(env)
+    cell_env = env
+    if where:
+        os.chdir(where)
+    signal.signal(signal.SIGINT, wire.interrupted)
+    figures.shown, wire.last = [], None
+    error = None
+    try:
+        wire.running = True
+        error = engine.run(code)
+        if wire.alive:
+            figures.flush()
+    except BaseException as late:
+        # An interrupt between the engine's own try blocks, or a figure that cannot be drawn.
+        wire.text(STDERR, describe(late) + "\n")
+        error = error or late
+    finally:
+        wire.running = wire.pending = False
+    return verdict(error)
+
+
+def warm(engine, modules):
+    import importlib
+    engine.warm()
+    missing = []
+    for name in modules:
+        try:
+            importlib.import_module(name)
+        except BaseException as error:
+            missing.append(f"{name}: {describe(error)}")
+    return b"ok", 0, "; ".join(missing)
+
+
+def renew(fresh):
+    """New randomness after a restore; the seeds of the random modules only in a fresh container, since a program may have set them."""
+    if "ssl" in sys.modules:
+        sys.modules["ssl"].RAND_add(os.urandom(32), 32.0)
+    if "tempfile" in sys.modules:
+        sys.modules["tempfile"]._name_sequence = None
+    if fresh:
+        for name in ("random", "numpy.random", "torch"):
+            seed = getattr(sys.modules.get(name), "seed", None)
+            if seed is not None:
+                seed()
+    return b"ok", 0, ""
+
+
+def serve():
+    figures = Figures()
+    sys.meta_path.insert(0, Hooks(figures))
+    try:
+        if os.environ.get("LATHE_KERNEL") == "plain":
+            raise ImportError
+        engine = ipython(figures)
+    except ImportError:
+        engine = Plain(figures)
+    wire.send(HELLO, engine.flavour)
+    pid = os.getpid()
+    while True:
+        kind, payload = wire.receive()
+        try:
+            if kind == START:
+                code, where, *env = unlist(payload)
+                done = cell(engine, figures, code, where, dict(zip(env[::2], env[1::2])))
+            elif kind == WARM:
+                done = warm(engine, unlist(payload))
+            elif kind == RENEW:
+                done = renew(payload == b"1")
+            else:
+                os._exit(0)
+        except BaseException as error:
+            done = b"error", 1, describe(error)
+        try:
+            flush()
+        finally:
+            if os.getpid() != pid:  # a fork that came back out of the cell
+                os._exit(done[1])
+        status, code, text = done
+        wire.send(RESULT, b"%s\0%d\0%s" % (status, code, text[:4096].encode("utf-8", "backslashreplace")))
+
+
+cell_env = {}
+wire = Wire()
+os.register_at_fork(after_in_child=wire.forked)
+signal.signal(signal.SIGINT, wire.interrupted)
+OUT = sys.stdout = sys.__stdout__ = Stream(1)
+ERR = sys.stderr = sys.__stderr__ = Stream(2)
+sys.argv = [""]
+builtins.input = no_input
+try:
+    import faulthandler
+    faulthandler.enable(all_threads=False)
+except (ImportError, OSError, ValueError):
+    pass
+serve()

@@ -1,0 +1,77 @@
+package guest
+
+import (
+	"fmt"
+	"log/slog"
+	"os"
+	"strconv"
+
+	"golang.org/x/sys/unix"
+)
+
+// Main is cmd/lathe-guest: it serves the host on its stdin and stdout, and returns the exit status. As root it isolates programs, as
+// PID 1 it reaps; as anything else it says so in its hello frame and runs them as itself.
+func Main() int {
+	log := slog.New(slog.NewTextHandler(os.Stderr, nil))
+	r, w, err := takeStdio()
+	if err != nil {
+		log.Error("cannot take stdin and stdout away from programs", "error", err)
+		return 1
+	}
+	user, isolate := codeUser(os.Getuid(), os.Getenv(codeUserEnv))
+	_ = os.Unsetenv(codeUserEnv) // no program's business
+	cfg := Config{
+		Isolate: isolate, User: user, Reap: os.Getpid() == 1, Env: os.Environ(),
+		WorkDir: "/mnt/data", Home: "/home/user", Tmp: "/tmp", Log: log,
+	}
+	if !cfg.Isolate {
+		cfg.Notes = append(cfg.Notes, "not root: programs run as the guest's own user")
+	}
+	if err := confine(); err != nil {
+		if cfg.Isolate {
+			log.Error("cannot give up the way to more rights", "error", err)
+			return 1
+		}
+		cfg.Notes = append(cfg.Notes, fmt.Sprintf("no_new_privs and the bounding set: %v", err))
+	}
+	if err := Serve(cfg, r, w); err != nil {
+		log.Error("the host's end of the connection", "error", err)
+		return 1
+	}
+	return 0
+}
+
+// codeUserEnv is how a backend names the uid of programs. It is not 1000 where an ordinary user's namespace has only one uid whose files
+// exist on the host: there programs are that one, which is called 0, and the guest is another with the capabilities it needs.
+const codeUserEnv = "LATHE_CODE_UID"
+
+func codeUser(self int, env string) (user uint32, isolate bool) {
+	n, err := strconv.ParseUint(env, 10, 32)
+	if err != nil {
+		return 1000, self == 0
+	}
+	return uint32(n), n != uint64(self)
+}
+
+// takeStdio moves the connection to descriptors that no program inherits, and leaves /dev/null in their place.
+func takeStdio() (r, w *os.File, err error) {
+	in, err := unix.FcntlInt(0, unix.F_DUPFD_CLOEXEC, 10)
+	if err != nil {
+		return nil, nil, err
+	}
+	out, err := unix.FcntlInt(1, unix.F_DUPFD_CLOEXEC, 10)
+	if err != nil {
+		return nil, nil, err
+	}
+	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer null.Close()
+	for fd := range 2 {
+		if err := dup(int(null.Fd()), fd); err != nil {
+			return nil, nil, err
+		}
+	}
+	return os.NewFile(uintptr(in), "host"), os.NewFile(uintptr(out), "host"), nil
+}

@@ -1,0 +1,202 @@
+// Package proto is the wire between the host and the guest, the program that is PID 1 inside a sandbox: frames of a type, a call id and
+// a payload, over any pair of byte streams. It has the frames and their payloads, nothing of what they do.
+//
+// Both ends treat the other as hostile: a frame's size is capped before anything is allocated for it, memory grows only as bytes
+// arrive, and an unknown type or a payload that does not decode is an error that ends the connection. It imports nothing of this project;
+// internal/guest and internal/sandbox/link are its only users.
+package proto
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+)
+
+// Version changes when either end would misread the other. The host refuses a guest of another version.
+const Version = 1
+
+// MaxPayload caps a frame: the code of a call on the way in, an image on the way out.
+const MaxPayload = 16 << 20
+
+// MaxChunk is how much output a guest puts into one Output frame.
+const MaxChunk = 64 << 10
+
+// Type says what a frame means and so how its payload is read.
+type Type uint8
+
+// The host sends Ping, Start, Warm, Renew, Interrupt, Kill and Shutdown; the guest everything else. A call's frames are Started or
+// Refused, any number of Output and Display, and after Started one Result. Ping and Hello have call id 0.
+const (
+	// Ping has no payload and is answered by Hello, at any time: it is how a host greets a guest that was restored from a checkpoint too.
+	Ping Type = iota + 1
+	// Hello is JSON: a HelloInfo.
+	Hello
+	// Start is JSON: a StartCall.
+	Start
+	// Warm is JSON: a WarmCall. It is answered like a Start of the Python kernel.
+	Warm
+	// Renew is JSON: a RenewCall. After a restore it gives the Python kernel fresh randomness; it is answered like a Start.
+	Renew
+	// Started has no payload: the code is about to run and may have acted from here on.
+	Started
+	// Refused is text: the code certainly did not run, and why.
+	Refused
+	// Output is a stream byte and raw bytes, not cut at character boundaries.
+	Output
+	// Display is an image; see EncodeDisplay.
+	Display
+	// Interrupt has no payload: SIGINT to the call, then, after a grace time of the guest's, SIGKILL.
+	Interrupt
+	// Kill has no payload: SIGKILL to the call at once.
+	Kill
+	// Result is JSON: a CallResult. It is the call's last frame.
+	Result
+	// Shutdown has no payload: the guest kills everything and exits.
+	Shutdown
+
+	lastType = Shutdown
+)
+
+// Frame is one message. Call is 0 for frames that belong to no call.
+type Frame struct {
+	Type    Type
+	Call    uint32
+	Payload []byte
+}
+
+// HelloInfo is the payload of Hello.
+type HelloInfo struct {
+	Version int `json:"version"`
+	// Isolated says that code runs as another user than the guest. It is false only in tests.
+	Isolated bool `json:"isolated"`
+	// Notes are what the guest could not set up, in words for a log.
+	Notes []string `json:"notes,omitempty"`
+}
+
+// Limits are what a call may take; 0 is no limit.
+type Limits struct {
+	// Memory is RLIMIT_AS in bytes.
+	Memory int64 `json:"memory,omitempty"`
+	// FileSize is RLIMIT_FSIZE in bytes.
+	FileSize int64 `json:"file_size,omitempty"`
+	// Processes is RLIMIT_NPROC.
+	Processes int64 `json:"processes,omitempty"`
+	// Output in bytes of the whole call; 0 drops everything.
+	Output int64 `json:"output"`
+	// Threads is how many threads numeric libraries start.
+	Threads int `json:"threads,omitempty"`
+}
+
+// Kinds of a Start.
+const (
+	Python = "python"
+	Bash   = "bash"
+)
+
+// StartCall is the payload of Start.
+type StartCall struct {
+	Kind string            `json:"kind"`
+	Code string            `json:"code"`
+	Dir  string            `json:"dir,omitempty"`
+	Env  map[string]string `json:"env,omitempty"`
+	// TimeoutMS ends the call; 0 means none.
+	TimeoutMS int64  `json:"timeout_ms,omitempty"`
+	Limits    Limits `json:"limits"`
+}
+
+// WarmCall is the payload of Warm: start the kernel if it does not run, and import these modules. One that cannot be imported is left out.
+type WarmCall struct {
+	Modules   []string `json:"modules,omitempty"`
+	TimeoutMS int64    `json:"timeout_ms,omitempty"`
+	Limits    Limits   `json:"limits"`
+}
+
+// RenewCall is the payload of Renew. Fresh says that no program has run yet, so that seeds no program has chosen are renewed too.
+type RenewCall struct {
+	Fresh  bool   `json:"fresh,omitempty"`
+	Limits Limits `json:"limits"`
+}
+
+// Values of CallResult.Status.
+const (
+	OK          = "ok"
+	Failed      = "error"
+	Timeout     = "timeout"
+	Interrupted = "interrupted"
+	Killed      = "killed"
+)
+
+// CallResult is the payload of Result.
+type CallResult struct {
+	Status          string `json:"status"`
+	ExitCode        int    `json:"exit_code,omitempty"`
+	Error           string `json:"error,omitempty"`
+	Truncated       int64  `json:"truncated,omitempty"`
+	KernelRestarted bool   `json:"kernel_restarted,omitempty"`
+}
+
+// Stream is the first byte of an Output frame.
+type Stream byte
+
+// DisplayText is a display that is text.
+const (
+	Stdout Stream = iota + 1
+	Stderr
+	Value
+	DisplayText
+)
+
+// EncodeJSON makes a frame with a JSON payload.
+func EncodeJSON(t Type, call uint32, v any) (Frame, error) {
+	p, err := json.Marshal(v)
+	return Frame{Type: t, Call: call, Payload: p}, err
+}
+
+// DecodeJSON reads the JSON payload of f into v.
+func DecodeJSON(f Frame, v any) error {
+	if err := json.Unmarshal(f.Payload, v); err != nil {
+		return fmt.Errorf("proto: payload of frame type %d: %w", f.Type, err)
+	}
+	return nil
+}
+
+// DecodeOutput splits the payload of an Output frame. data is part of payload.
+func DecodeOutput(payload []byte) (stream Stream, data []byte, err error) {
+	if len(payload) == 0 || Stream(payload[0]) < Stdout || Stream(payload[0]) > DisplayText {
+		return 0, nil, errors.New("proto: output frame without a known stream")
+	}
+	return Stream(payload[0]), payload[1:], nil
+}
+
+// EncodeDisplay makes the payload of a Display frame: the length of the MIME type in one byte, the type, the data.
+func EncodeDisplay(mime string, data []byte) ([]byte, error) {
+	if len(mime) == 0 || len(mime) > 100 || len(data) > MaxPayload-101 {
+		return nil, fmt.Errorf("proto: display of type %.100q and %d bytes does not fit into a frame", mime, len(data))
+	}
+	p := make([]byte, 0, 1+len(mime)+len(data))
+	p = append(p, byte(len(mime)))
+	p = append(p, mime...)
+	return append(p, data...), nil
+}
+
+// DecodeDisplay is the inverse of EncodeDisplay. data is part of payload. The MIME type has letters, digits and "/+-." only.
+func DecodeDisplay(payload []byte) (mime string, data []byte, err error) {
+	if len(payload) == 0 || payload[0] == 0 || payload[0] > 100 || len(payload) < 1+int(payload[0]) {
+		return "", nil, errors.New("proto: display frame without a type")
+	}
+	n := int(payload[0])
+	for _, c := range payload[1 : 1+n] {
+		if !mimeByte(c) {
+			return "", nil, errors.New("proto: display frame with a bad type")
+		}
+	}
+	return string(payload[1 : 1+n]), payload[1+n:], nil
+}
+
+func mimeByte(c byte) bool {
+	switch {
+	case 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z', '0' <= c && c <= '9':
+		return true
+	}
+	return c == '/' || c == '+' || c == '-' || c == '.'
+}

@@ -1,0 +1,99 @@
+package guest
+
+import (
+	"os"
+	"strconv"
+
+	"github.com/lathe-gateway/lathe/internal/guest/proto"
+)
+
+// shellScript waits for a line on fd 3, which comes when the limits are set, and runs the arguments, joined, as the command. A single
+// argument is at most 128 KiB.
+const shellScript = `read -r _ <&3 || exit 126; exec 3<&-; _lathe=; for _ do _lathe=$_lathe$_; done; shift $#; eval "$_lathe"`
+
+// maxArg is how much of a command goes into one argument; maxCommand what all of them may have beside a usual environment.
+const (
+	maxArg     = 100 << 10
+	maxCommand = 1 << 20
+)
+
+// runShell runs one command in a shell of its own and returns the function that reports its end. Programs that it left in the
+// background live on, unless it was stopped; their output is then discarded.
+func runShell(cfg *Config, procs *processes, c *call, start proto.StartCall) func() {
+	refuse := func(why string) func() { return func() { c.refuse(why) } }
+	if cfg.Shell == "" {
+		return refuse("there is no bash or sh in this sandbox")
+	}
+	if len(start.Code) > maxCommand {
+		return refuse("the command is longer than 1 MiB; write it to a file and run that")
+	}
+	dir := cfg.WorkDir
+	if start.Dir != "" {
+		dir = cfg.path(start.Dir)
+	}
+	t, out, errOut, err := newTap()
+	if err != nil {
+		return refuse(err.Error())
+	}
+	t.attach(c)
+	gate, open, err := os.Pipe()
+	if err != nil {
+		out.Close()
+		errOut.Close()
+		t.close()
+		return refuse(err.Error())
+	}
+	args := []string{"bash", "-c", shellScript, "bash"}
+	for code := start.Code; len(code) > 0; {
+		n := min(len(code), maxArg)
+		args = append(args, code[:n])
+		code = code[n:]
+	}
+	p, err := procs.start(command{
+		path: cfg.Shell, dir: dir, args: args, env: cfg.environ(c.limits, cfg.callEnv(start.Env)),
+		files: []*os.File{out, errOut, gate}, limits: c.limits,
+	})
+	out.Close()
+	errOut.Close()
+	gate.Close()
+	if err != nil {
+		open.Close()
+		t.close()
+		return refuse(err.Error())
+	}
+	c.started()
+	_, _ = open.WriteString("\n")
+	open.Close()
+	return finishShell(procs, c, t, p)
+}
+
+func finishShell(procs *processes, c *call, t *tap, p *process) func() {
+	cause, killed := c.supervise(program{
+		ended:     p.ended,
+		interrupt: func() { procs.interrupt(p) },
+		kill:      func() { procs.kill(p) },
+	})
+	if cause != "" && !killed {
+		// The shell is gone, but what it started may have ignored the interrupt.
+		procs.kill(p)
+	}
+	t.drain()
+	t.attach(nil)
+	r := proto.CallResult{Status: proto.OK}
+	select {
+	case <-p.ended:
+		r.ExitCode = p.exitCode()
+		switch {
+		case p.status.Signaled():
+			r.Status, r.Error = proto.Killed, "the shell was "+p.death()
+		case r.ExitCode != 0:
+			r.Status, r.Error = proto.Failed, "exit status "+strconv.Itoa(r.ExitCode)
+		}
+	default:
+		// It was killed and is not gone: the host's kernel has it in an uninterruptible wait.
+	}
+	if cause != "" {
+		r.Status, r.Error = cause, c.because(cause)
+	}
+	return func() { c.finish(r) }
+}

@@ -1,0 +1,98 @@
+package image
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// makeTree writes files below dir.
+func makeTree(t *testing.T, dir string, files map[string]string) {
+	t.Helper()
+	for name, content := range files {
+		path := filepath.Join(dir, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(content), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestFind(t *testing.T) {
+	dir := t.TempDir()
+	makeTree(t, dir, map[string]string{
+		"python-2/rootfs/usr/bin/python3": "",
+		"python-2/image.json": `{"name": "python", "recipe": "abc", "created": "2026-01-02T03:04:05Z", "python": "3.11.2",
+			"libraries": {"numpy": "1.24.2"}}`,
+		"bare/usr/bin/python3":            "",
+		"layout/oci-layout":               "{}",
+		"empty/etc/passwd":                "",
+		"damaged/rootfs/usr/bin/python3":  "",
+		"damaged/image.json":              "{",
+		"foreign/rootfs/usr/bin/python3":  "",
+		"foreign/rootfs/usr/lib/os-relea": "",
+	})
+	if err := os.Symlink("python-2", filepath.Join(dir, "python")); err != nil {
+		t.Fatal(err)
+	}
+	tests := []struct {
+		name, ref string
+		wantRoot  string
+		wantName  string
+		wantErr   string
+	}{
+		{"the default, through the link that a build switches", "", "python-2/rootfs", "python", ""},
+		{"by name", "python", "python-2/rootfs", "python", ""},
+		{"a root file system of its own", filepath.Join(dir, "bare"), "bare", "bare", ""},
+		{"a folder without image.json", filepath.Join(dir, "foreign"), "foreign/rootfs", "foreign", ""},
+		{"unknown name", "r", "", "", "make image"},
+		{"missing folder", filepath.Join(dir, "none"), "", "", "make image"},
+		{"reference", "docker.io/library/python:3.12", "", "", "docker export"},
+		{"short reference", "python:3.12", "", "", "docker export"},
+		{"nonsense", "py thon", "", "", "neither a folder"},
+		{"OCI layout", filepath.Join(dir, "layout"), "", "", "OCI layout"},
+		{"no Python in it", filepath.Join(dir, "empty"), "", "", "no usr/bin/python3"},
+		{"damaged", "damaged", "", "", "--force"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			img, err := Find(tt.ref, []string{filepath.Join(dir, "nowhere"), dir})
+			if tt.wantErr != "" {
+				if err == nil || !strings.Contains(err.Error(), tt.wantErr) {
+					t.Fatalf("error %v, want one that says %q", err, tt.wantErr)
+				}
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			if want := filepath.Join(dir, tt.wantRoot); img.Root != want || img.Name != tt.wantName {
+				t.Errorf("got %s at %s, want %s at %s", img.Name, img.Root, tt.wantName, want)
+			}
+		})
+	}
+	if _, err := Find("r", []string{dir}); !errors.Is(err, ErrNotFound) {
+		t.Errorf("an unknown name is %v, want ErrNotFound", err)
+	}
+	img, err := Find("", []string{dir})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if img.Info.Python != "3.11.2" || img.Info.Libraries["numpy"] != "1.24.2" || img.Info.Created.IsZero() {
+		t.Errorf("image.json was read as %+v", img.Info)
+	}
+}
+
+func TestDirs(t *testing.T) {
+	got := Dirs("/x", "/home/u")
+	if len(got) != 3 || got[0] != "/x" || got[2] != SystemDir {
+		t.Errorf("got %q", got)
+	}
+	if got := Dirs("", ""); len(got) != 1 {
+		t.Errorf("got %q", got)
+	}
+}

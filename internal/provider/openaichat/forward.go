@@ -1,0 +1,156 @@
+package openaichat
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/lathe-gateway/lathe/internal/provider"
+	"github.com/lathe-gateway/lathe/internal/turn"
+	"github.com/lathe-gateway/lathe/internal/wire/oaichat"
+)
+
+// writeTimeout is how long one write to a client may take.
+const writeTimeout = 30 * time.Second
+
+var buffers = sync.Pool{New: func() any { b := make([]byte, 32<<10); return &b }}
+
+// Forward sends a client's request up as it is: only the value of model changes, and only where Config.Model is another; the client's
+// credentials are replaced by the gateway's. The answer's status, headers and bytes go back as they come, errors included.
+//
+// An answer that breaks off in the middle panics with http.ErrAbortHandler, so that the client sees it break off too.
+func (p *Provider) Forward(ctx context.Context, w http.ResponseWriter, in provider.Forward) error {
+	body := in.Body
+	if p.cfg.Model != "" {
+		peeked, err := oaichat.Peek(body)
+		if err != nil {
+			return &turn.Error{Kind: turn.KindInvalid, Message: "the request is not valid JSON: " + err.Error()}
+		}
+		body = peeked.SpliceModel(body, p.cfg.Model)
+	}
+	watch := newWatch(ctx, p.cfg.FirstByteTimeout, p.cfg.IdleTimeout)
+	defer watch.close()
+	req, err := p.newRequest(watch.ctx, http.MethodPost, in.Path, bytes.NewReader(body))
+	if err != nil {
+		return err
+	}
+	upHeaders(req.Header, in.Header)
+	p.authorize(req.Header)
+	res, err := p.client.Do(req)
+	if err != nil {
+		return p.transportError(watch.ctx, err)
+	}
+	watch.read(res.Body)
+	if res.StatusCode >= http.StatusBadRequest {
+		return p.forwardError(w, watch, res)
+	}
+	downHeaders(w.Header(), res.Header)
+	w.WriteHeader(res.StatusCode)
+	p.copy(w, watch, res.ContentLength < 0 || strings.HasPrefix(res.Header.Get("Content-Type"), "text/event-stream"))
+	return nil
+}
+
+// copy writes what comes as it comes.
+func (p *Provider) copy(w http.ResponseWriter, watch *watch, flush bool) {
+	buf := buffers.Get().(*[]byte)
+	defer buffers.Put(buf)
+	rc := http.NewResponseController(w)
+	// A writer without deadlines only lacks the protection against a client that does not read.
+	defer rc.SetWriteDeadline(time.Time{})
+	for {
+		n, err := watch.Read(*buf)
+		if n > 0 {
+			_ = rc.SetWriteDeadline(time.Now().Add(writeTimeout))
+			if _, werr := w.Write((*buf)[:n]); werr != nil {
+				return // the client left
+			}
+			if flush && rc.Flush() != nil {
+				return
+			}
+		}
+		if err == io.EOF {
+			return
+		}
+		if err != nil {
+			panic(http.ErrAbortHandler)
+		}
+	}
+}
+
+// forwardError passes an error on. It is small, so it is read whole: a server that repeats the gateway's own key must not tell it to the
+// client.
+func (p *Provider) forwardError(w http.ResponseWriter, watch *watch, res *http.Response) error {
+	body, err := io.ReadAll(io.LimitReader(watch, maxBody))
+	if err != nil {
+		return p.transportError(watch.ctx, err)
+	}
+	downHeaders(w.Header(), res.Header)
+	if clean := p.redact(string(body)); clean != string(body) {
+		body = []byte(clean)
+		w.Header().Del("Content-Length")
+	}
+	w.WriteHeader(res.StatusCode)
+	w.Write(body) // an error means that the client left
+	return nil
+}
+
+// notForwarded are the headers that belong to one connection, and those that name or authenticate the client.
+var notForwarded = map[string]bool{
+	"Connection": true, "Keep-Alive": true, "Proxy-Authenticate": true, "Proxy-Authorization": true, "Proxy-Connection": true, "Te": true,
+	"Trailer": true, "Transfer-Encoding": true, "Upgrade": true, "Content-Length": true, "Host": true, "Expect": true,
+	"Authorization": true, "X-Api-Key": true, "Api-Key": true, "Cookie": true, "Openai-Organization": true, "Openai-Project": true,
+	"Forwarded": true, "X-Forwarded-For": true, "X-Forwarded-Host": true, "X-Forwarded-Proto": true, "X-Forwarded-Port": true, "X-Real-Ip": true,
+	"X-Lathe-Live": true,
+}
+
+// upHeaders copies a client's headers.
+func upHeaders(to, from http.Header) {
+	named := connectionHeaders(from)
+	for name, values := range from {
+		if !notForwarded[name] && !named[name] {
+			to[name] = values
+		}
+	}
+	if _, ok := to["User-Agent"]; !ok {
+		to["User-Agent"] = nil // keeps net/http from adding its own
+	}
+}
+
+// notReturned are the headers of an answer that belong to one connection.
+var notReturned = map[string]bool{
+	"Connection": true, "Keep-Alive": true, "Proxy-Authenticate": true, "Te": true, "Trailer": true, "Transfer-Encoding": true, "Upgrade": true,
+}
+
+// downHeaders copies an answer's headers. Where the gateway has given the request an id already, the server's stands beside it.
+func downHeaders(to, from http.Header) {
+	const id = "X-Request-Id"
+	own := to.Get(id)
+	named := connectionHeaders(from)
+	for name, values := range from {
+		if !notReturned[name] && !named[name] {
+			to[name] = values
+		}
+	}
+	if upstream := from.Get(id); own != "" && upstream != "" {
+		to.Set("X-Upstream-Request-Id", upstream)
+		to.Set(id, own)
+	}
+}
+
+// connectionHeaders are those that Connection names; nil for none.
+func connectionHeaders(h http.Header) map[string]bool {
+	var out map[string]bool
+	for _, v := range h["Connection"] {
+		for name := range strings.SplitSeq(v, ",") {
+			if out == nil {
+				out = map[string]bool{}
+			}
+			out[http.CanonicalHeaderKey(strings.TrimSpace(name))] = true
+		}
+	}
+	return out
+}

@@ -1,0 +1,222 @@
+package gvisor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/lathe-gateway/lathe/internal/sandbox"
+)
+
+// cleanupTime bounds how long the end of a sandbox may take: the kernel frees its memory in that time.
+const cleanupTime = 10 * time.Second
+
+// Backend starts sandboxes in gVisor.
+type Backend struct {
+	cfg     Config
+	layout  layout
+	cgroups cgroups
+	uid     int
+
+	mu     sync.Mutex
+	boxes  map[string]*box // nil where a start is under way
+	root   *rootfs
+	closed bool
+}
+
+var _ sandbox.Backend = (*Backend)(nil)
+
+// New prepares the state directory. That runsc or the image is missing is no error here: Start and Check say so.
+func New(cfg Config) (*Backend, error) {
+	cfg.setDefaults()
+	if err := cfg.validate(); err != nil {
+		return nil, err
+	}
+	if err := os.MkdirAll(cfg.StateDir, 0o700); err != nil {
+		return nil, fmt.Errorf("gvisor: %w", err)
+	}
+	// gVisor refuses a root file system that is reached through a link.
+	state, err := filepath.EvalSymlinks(cfg.StateDir)
+	if err != nil {
+		return nil, fmt.Errorf("gvisor: %w", err)
+	}
+	b := &Backend{cfg: cfg, layout: newLayout(state), uid: os.Geteuid(), boxes: map[string]*box{}}
+	b.cgroups = detectCgroups("/sys/fs/cgroup", b.layout.cgroup, b.uid)
+	if err := b.prepare(); err != nil {
+		return nil, err
+	}
+	return b, nil
+}
+
+func (b *Backend) prepare() error {
+	for _, dir := range []string{b.layout.runsc, b.layout.bundles, b.layout.guest} {
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			return fmt.Errorf("gvisor: %w", err)
+		}
+	}
+	// Renamed into place: sandboxes of an earlier gateway may still be running the old one.
+	path := filepath.Join(b.layout.guest, "guest")
+	if err := os.WriteFile(path+".new", b.cfg.Guest, 0o755); err != nil {
+		return fmt.Errorf("gvisor: %w", err)
+	}
+	if err := os.Rename(path+".new", path); err != nil {
+		return fmt.Errorf("gvisor: %w", err)
+	}
+	return nil
+}
+
+// Start has the contract of sandbox.Backend.Start.
+func (b *Backend) Start(ctx context.Context, spec sandbox.Spec) (sandbox.Sandbox, error) {
+	if err := checkSpec(spec); err != nil {
+		return nil, err
+	}
+	root, err := b.rootfs()
+	if err != nil {
+		return nil, err
+	}
+	for _, m := range spec.Mounts {
+		if !root.hasTarget(m.Target) {
+			return nil, fmt.Errorf("gvisor: there is no folder %s in %s to mount on", m.Target, root.path)
+		}
+	}
+	if err := b.reserve(spec.ID); err != nil {
+		return nil, err
+	}
+	x := &box{b: b, id: spec.ID, env: spec.Env, dead: make(chan struct{})}
+	if err := x.start(ctx, *root, spec); err != nil {
+		b.release(spec.ID)
+		return nil, err
+	}
+	b.mu.Lock()
+	b.boxes[spec.ID] = x
+	closed := b.closed
+	b.mu.Unlock()
+	if closed {
+		return nil, errors.Join(errClosed, x.Close())
+	}
+	return x, nil
+}
+
+var errClosed = fmt.Errorf("%w: the gateway is shutting down", sandbox.ErrUnavailable)
+
+// rootfs finds runsc and opens the image at the first start, and again until it succeeds, so that one who builds them need not restart.
+func (b *Backend) rootfs() (*rootfs, error) {
+	if err := checkRunsc(b.cfg.Runsc); err != nil {
+		return nil, err
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.root != nil {
+		return b.root, nil
+	}
+	root, err := openRootfs(b.cfg.Image, b.layout)
+	if err != nil {
+		return nil, err
+	}
+	b.root = &root
+	return b.root, nil
+}
+
+func checkRunsc(path string) error {
+	if path == "" {
+		return fmt.Errorf("%w: runsc is missing: run `make build`, which puts it into bin/ beside lathe", sandbox.ErrUnavailable)
+	}
+	if err := unix.Access(path, unix.X_OK); err != nil {
+		return fmt.Errorf("%w: runsc cannot be run from %s (%w): run `make build`", sandbox.ErrUnavailable, path, err)
+	}
+	return nil
+}
+
+func (b *Backend) reserve(id string) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.closed {
+		return errClosed
+	}
+	if _, taken := b.boxes[id]; taken {
+		return fmt.Errorf("gvisor: sandbox %q is running already", id)
+	}
+	b.boxes[id] = nil
+	return nil
+}
+
+func (b *Backend) release(id string) {
+	b.mu.Lock()
+	delete(b.boxes, id)
+	b.mu.Unlock()
+}
+
+// Close ends all sandboxes and takes away what they shared.
+func (b *Backend) Close() error {
+	b.mu.Lock()
+	b.closed = true
+	var boxes []*box
+	for _, x := range b.boxes {
+		if x != nil {
+			boxes = append(boxes, x)
+		}
+	}
+	b.mu.Unlock()
+	var wg sync.WaitGroup
+	errs := make([]error, len(boxes))
+	for i, x := range boxes {
+		wg.Go(func() { errs[i] = x.Close() })
+	}
+	wg.Wait()
+	ctx, cancel := context.WithTimeout(context.Background(), cleanupTime)
+	defer cancel()
+	return errors.Join(append(errs, b.Reconcile(ctx))...)
+}
+
+// Reconcile has the contract of sandbox.Backend.Reconcile. What it looks for carries the path of the state directory, so it finds what a
+// gateway left that was killed, and nothing of another state directory.
+func (b *Backend) Reconcile(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, cleanupTime)
+	defer cancel()
+	var errs []error
+	// Again until none is left: a runsc that was just starting a sandbox may have got further meanwhile.
+	for found := findProcesses(b.rootFlag()); len(found) > 0 && ctx.Err() == nil; found = findProcesses(b.rootFlag()) {
+		b.cfg.Logger.InfoContext(ctx, "ending sandboxes of an earlier run", "processes", len(found))
+		errs = append(errs, killAll(ctx, found))
+	}
+	errs = append(errs, unmountUnder(b.layout.runsc), b.cgroups.remove(ctx, ""))
+	for _, dir := range []string{b.layout.runsc, b.layout.bundles} {
+		errs = append(errs, emptyDir(dir))
+	}
+	if err := errors.Join(errs...); err != nil {
+		return fmt.Errorf("gvisor: cleaning %s: %w", b.layout.state, err)
+	}
+	// The folder above the sandboxes' cgroups went with the rest.
+	if b.cgroups.version != 0 && !b.isClosed() {
+		b.cgroups = detectCgroups(b.cgroups.root, b.layout.cgroup, b.uid)
+	}
+	return nil
+}
+
+func (b *Backend) isClosed() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.closed
+}
+
+// rootFlag is the argument that all processes of this state directory have.
+func (b *Backend) rootFlag() string { return "--root=" + b.layout.runsc }
+
+func emptyDir(dir string) error {
+	entries, err := os.ReadDir(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	errs := []error{err}
+	for _, e := range entries {
+		errs = append(errs, os.RemoveAll(filepath.Join(dir, e.Name())))
+	}
+	return errors.Join(errs...)
+}

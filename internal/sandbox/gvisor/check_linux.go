@@ -1,0 +1,192 @@
+package gvisor
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"os/exec"
+	"runtime"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/lathe-gateway/lathe/internal/sandbox"
+)
+
+// The values of sandbox.Finding.Level.
+const (
+	levelOK   = "ok"
+	levelWarn = "warn"
+	levelFail = "fail"
+)
+
+// checkTime bounds the sandbox that Check starts.
+const checkTime = 30 * time.Second
+
+// Check has the contract of sandbox.Backend.Check. It starts a sandbox if nothing forbids it.
+func (b *Backend) Check(ctx context.Context) []sandbox.Finding {
+	found := []sandbox.Finding{b.checkSystem(), b.checkUser(), b.checkRunsc(ctx), b.checkImage()}
+	found = append(found, b.checkCgroups(), b.checkDisk())
+	for _, f := range found {
+		if f.Level == levelFail {
+			return append(found, sandbox.Finding{
+				Name: "sandbox", Level: levelFail, Detail: "not tried, because of what failed above", Mend: "mend that first",
+			})
+		}
+	}
+	return append(found, b.checkSandbox(ctx))
+}
+
+func (b *Backend) checkSystem() sandbox.Finding {
+	f := sandbox.Finding{Name: "system", Level: levelOK, Detail: "linux/" + runtime.GOARCH}
+	if runtime.GOARCH != "amd64" && runtime.GOARCH != "arm64" {
+		f.Level, f.Mend = levelFail, "gVisor runs on amd64 and arm64 only"
+	}
+	return f
+}
+
+func (b *Backend) checkUser() sandbox.Finding {
+	f := sandbox.Finding{Name: "user", Level: levelOK, Detail: "root"}
+	if b.uid == 0 {
+		return f
+	}
+	f.Detail = fmt.Sprintf("user %d, in a user namespace: memory, processor and disk are limited for each program, not for a sandbox as a whole", b.uid)
+	f.Level, f.Mend = levelWarn, "run the gateway as root (for example as a system service) where many share the machine"
+	probe := exec.Command("/proc/self/exe", "--help")
+	probe.Path = "/bin/true"
+	probe.SysProcAttr = b.command().SysProcAttr
+	if err := probe.Run(); err != nil {
+		f.Level = levelFail
+		f.Detail = fmt.Sprintf("user %d may not make a user namespace: %v", b.uid, err)
+		f.Mend = "as root: sysctl -w kernel.unprivileged_userns_clone=1 user.max_user_namespaces=10000, and on Ubuntu " +
+			"kernel.apparmor_restrict_unprivileged_userns=0; or run the gateway as root"
+	}
+	return f
+}
+
+func (b *Backend) checkRunsc(ctx context.Context) sandbox.Finding {
+	f := sandbox.Finding{Name: "runsc", Level: levelOK, Detail: b.cfg.Runsc}
+	if err := checkRunsc(b.cfg.Runsc); err != nil {
+		f.Level, f.Detail, f.Mend = levelFail, unavailableText(err), "make build"
+		return f
+	}
+	out, err := exec.CommandContext(ctx, b.cfg.Runsc, "--version").Output()
+	if err != nil {
+		f.Level, f.Detail, f.Mend = levelFail, fmt.Sprintf("%s --version: %v", b.cfg.Runsc, err), "make build"
+		return f
+	}
+	version, _, _ := bytes.Cut(out, []byte("\n"))
+	f.Detail += " (" + string(bytes.TrimSpace(version)) + ")"
+	return f
+}
+
+func (b *Backend) checkImage() sandbox.Finding {
+	f := sandbox.Finding{Name: "image", Level: levelOK}
+	root, err := openRootfs(b.cfg.Image, b.layout)
+	switch {
+	case err != nil:
+		f.Level, f.Detail, f.Mend = levelFail, unavailableText(err), "make image"
+	case root.image == nil:
+		f.Level = levelWarn
+		f.Detail = "none: programs get this machine's /usr/bin/python3 and /usr, read-only, with what libraries it has"
+		f.Mend = "make image"
+	case len(root.image.Info.Libraries) == 0:
+		f.Detail = fmt.Sprintf("%s in %s", root.image.Name, root.image.Root)
+	default:
+		var libraries []string
+		for _, name := range slices.Sorted(maps.Keys(root.image.Info.Libraries)) {
+			libraries = append(libraries, name+" "+root.image.Info.Libraries[name])
+		}
+		f.Detail = fmt.Sprintf("%s in %s: Python %s, %s", root.image.Name, root.image.Root, root.image.Info.Python, strings.Join(libraries, ", "))
+	}
+	return f
+}
+
+func (b *Backend) checkCgroups() sandbox.Finding {
+	f := sandbox.Finding{Name: "cgroups", Level: levelOK}
+	switch b.cgroups.version {
+	case 0:
+		f.Level = levelWarn
+		f.Detail = "none (" + b.cgroups.why + "): memory is limited for each program only, processor time is not"
+		f.Mend = "run the gateway as root, with a writable /sys/fs/cgroup"
+	default:
+		f.Detail = fmt.Sprintf("version %d, under %s: memory, processor and processes of each sandbox are limited", b.cgroups.version, b.cgroups.parent)
+		if !b.cgroups.swap {
+			f.Level = levelWarn
+			f.Detail += "; this kernel does not count swap, so a sandbox can use the machine's"
+			f.Mend = "boot with swapaccount=1, or without swap"
+		}
+	}
+	return f
+}
+
+// checkDisk looks for what the container package's volumes need: an ext4 image in a file, mounted through a loop device.
+func (b *Backend) checkDisk() sandbox.Finding {
+	f := sandbox.Finding{Name: "disk limit", Level: levelWarn}
+	mkfs, err := lookPath("mkfs.ext4")
+	_, loopErr := os.Stat("/dev/loop-control")
+	switch {
+	case b.uid != 0:
+		f.Detail = "only root can mount volumes of a fixed size: the size of each file is limited, their sum is watched by the gateway"
+		f.Mend = "run the gateway as root"
+	case err != nil:
+		f.Detail, f.Mend = "mkfs.ext4 is missing: volumes of a fixed size cannot be made", "apt-get install e2fsprogs"
+	case loopErr != nil:
+		f.Detail, f.Mend = "there are no loop devices: volumes of a fixed size cannot be mounted", "modprobe loop"
+	default:
+		f.Level, f.Detail = levelOK, "loop devices and "+mkfs
+	}
+	return f
+}
+
+// lookPath finds a program where root's are, which an ordinary PATH leaves out.
+func lookPath(name string) (string, error) {
+	for _, dir := range []string{"/usr/sbin/", "/sbin/", "/usr/bin/", "/bin/"} {
+		if _, err := os.Stat(dir + name); err == nil {
+			return dir + name, nil
+		}
+	}
+	return exec.LookPath(name)
+}
+
+func (b *Backend) checkSandbox(ctx context.Context) sandbox.Finding {
+	ctx, cancel := context.WithTimeout(ctx, checkTime)
+	defer cancel()
+	f := sandbox.Finding{Name: "sandbox", Level: levelOK}
+	started := time.Now()
+	err := b.tryProgram(ctx)
+	if err != nil {
+		f.Level, f.Detail = levelFail, err.Error()
+		f.Mend = "see the text; in a container the gateway needs --privileged, or at least the capabilities to mount and to make namespaces"
+		return f
+	}
+	f.Detail = fmt.Sprintf("gVisor on systrap ran a program, %d ms from start to output", time.Since(started).Milliseconds())
+	return f
+}
+
+func (b *Backend) tryProgram(ctx context.Context) error {
+	sb, err := b.Start(ctx, sandbox.Spec{ID: fmt.Sprintf("check-%d", time.Now().UnixNano()), Limits: sandbox.Defaults()})
+	if err != nil {
+		return err
+	}
+	var out strings.Builder
+	result, err := sb.Exec(ctx, sandbox.Call{Kind: sandbox.Python, Code: "print(1)", Dir: "/tmp"}, func(o sandbox.Output) {
+		out.WriteString(o.Text)
+	})
+	err = errors.Join(err, sb.Close())
+	if err != nil {
+		return err
+	}
+	if strings.TrimSpace(out.String()) != "1" {
+		return fmt.Errorf("print(1) in a sandbox printed %q and ended with status %s %s", out.String(), result.Status, result.Error)
+	}
+	return nil
+}
+
+// unavailableText is an error's text without the prefix that says only that.
+func unavailableText(err error) string {
+	return strings.TrimPrefix(err.Error(), sandbox.ErrUnavailable.Error()+": ")
+}

@@ -1,0 +1,213 @@
+package gvisor
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+
+	"github.com/lathe-gateway/lathe/internal/sandbox"
+)
+
+// The part of the OCI runtime specification 1.2 (config.md, config-linux.md) that runsc reads from us.
+type (
+	ociSpec struct {
+		Version  string     `json:"ociVersion"`
+		Process  ociProcess `json:"process"`
+		Root     ociRoot    `json:"root"`
+		Hostname string     `json:"hostname"`
+		Mounts   []ociMount `json:"mounts"`
+		Linux    ociLinux   `json:"linux"`
+	}
+	ociProcess struct {
+		User            ociUser         `json:"user"`
+		Args            []string        `json:"args"`
+		Env             []string        `json:"env"`
+		Cwd             string          `json:"cwd"`
+		Capabilities    ociCapabilities `json:"capabilities"`
+		Rlimits         []ociRlimit     `json:"rlimits"`
+		NoNewPrivileges bool            `json:"noNewPrivileges"`
+		OOMScoreAdj     int             `json:"oomScoreAdj"`
+	}
+	ociUser struct {
+		UID uint32 `json:"uid"`
+		GID uint32 `json:"gid"`
+	}
+	ociCapabilities struct {
+		Bounding    []string `json:"bounding"`
+		Effective   []string `json:"effective"`
+		Permitted   []string `json:"permitted"`
+		Inheritable []string `json:"inheritable"`
+		Ambient     []string `json:"ambient,omitempty"`
+	}
+	ociRlimit struct {
+		Type string `json:"type"`
+		Hard uint64 `json:"hard"`
+		Soft uint64 `json:"soft"`
+	}
+	ociRoot struct {
+		Path     string `json:"path"`
+		ReadOnly bool   `json:"readonly"`
+	}
+	ociMount struct {
+		Destination string   `json:"destination"`
+		Type        string   `json:"type"`
+		Source      string   `json:"source"`
+		Options     []string `json:"options,omitempty"`
+	}
+	ociLinux struct {
+		Namespaces  []ociNamespace `json:"namespaces"`
+		CgroupsPath string         `json:"cgroupsPath,omitempty"`
+		Resources   *ociResources  `json:"resources,omitempty"`
+	}
+	ociNamespace struct {
+		Type string `json:"type"`
+	}
+	ociResources struct {
+		Memory *ociMemory `json:"memory,omitempty"`
+		CPU    *ociCPU    `json:"cpu,omitempty"`
+		Pids   *ociPids   `json:"pids,omitempty"`
+	}
+	ociMemory struct {
+		Limit int64  `json:"limit"`
+		Swap  *int64 `json:"swap,omitempty"`
+	}
+	ociCPU struct {
+		Quota  int64  `json:"quota"`
+		Period uint64 `json:"period"`
+		Shares uint64 `json:"shares,omitempty"`
+	}
+	ociPids struct {
+		Limit int64 `json:"limit"`
+	}
+)
+
+// guestDir is where the guest program is found inside.
+const guestDir = "/.lathe"
+
+// cpuPeriod is the kernel's default, in microseconds.
+const cpuPeriod = 100_000
+
+// capabilities are what the guest needs: to run code as another user (setuid, setgid, setpcap), to end it (kill), to set its limits
+// (sys_resource, sys_ptrace), and to pass folders that belong to it (dac_override, chown). Code gets none: the guest empties the bounding set.
+var capabilities = []string{
+	"CAP_CHOWN", "CAP_DAC_OVERRIDE", "CAP_KILL", "CAP_SETGID", "CAP_SETUID", "CAP_SETPCAP", "CAP_SYS_PTRACE", "CAP_SYS_RESOURCE",
+}
+
+// specInput is what a spec is made of beside the caller's sandbox.Spec.
+type specInput struct {
+	layout
+	root   rootfs
+	cgroup string // "" without cgroups
+	swap   bool   // the memory cgroup counts swap
+	ids    ids
+}
+
+// ids are the users inside. An ordinary user's namespace maps one id only, and that must be the one whose files programs write; so there
+// the code is user 0, without a capability, and the guest is another.
+type ids struct {
+	guest, code uint32
+}
+
+// newSpec says what runsc is to run. Everything that the sandbox may touch of the host is in it.
+func newSpec(in specInput, s sandbox.Spec) *ociSpec {
+	spec := &ociSpec{
+		Version: "1.2.0",
+		Process: ociProcess{
+			User: ociUser{UID: in.ids.guest, GID: in.ids.guest},
+			Args: []string{guestDir + "/guest"},
+			Env:             []string{"LATHE_CODE_UID=" + strconv.FormatUint(uint64(in.ids.code), 10)},
+			Cwd:             "/",
+			Capabilities:    capabilitiesFor(in.ids.guest),
+			NoNewPrivileges: true,
+			// A machine that runs out of memory ends sandboxes before anything else.
+			OOMScoreAdj: 1000,
+			Rlimits:     []ociRlimit{{Type: "RLIMIT_NOFILE", Hard: 1 << 16, Soft: 1 << 16}, {Type: "RLIMIT_CORE"}},
+		},
+		Root:     ociRoot{Path: in.root.path, ReadOnly: true},
+		Hostname: in.hostname,
+		Mounts:   mounts(in, s),
+		// gVisor makes its own network namespace without interfaces, and inside it only a loopback of its own network stack.
+		Linux: ociLinux{Namespaces: []ociNamespace{{"pid"}, {"network"}, {"ipc"}, {"uts"}, {"mount"}}},
+	}
+	if in.cgroup != "" {
+		spec.Linux.CgroupsPath = in.cgroup
+		spec.Linux.Resources = resources(s.Limits, in.swap)
+	}
+	return spec
+}
+
+func capabilitiesFor(uid uint32) ociCapabilities {
+	c := ociCapabilities{Bounding: capabilities, Effective: capabilities, Permitted: capabilities, Inheritable: []string{}}
+	if uid != 0 {
+		// Who is not root keeps across execve only what is ambient.
+		c.Inheritable, c.Ambient = capabilities, capabilities
+	}
+	return c
+}
+
+func mounts(in specInput, s sandbox.Spec) []ociMount {
+	// What is in memory is the program's memory: half of it each, so that no single one takes all.
+	size := "size=" + strconv.FormatInt(max(s.Limits.Memory/2, 1<<20), 10)
+	out := []ociMount{
+		{"/proc", "proc", "proc", []string{"nosuid", "nodev", "noexec"}},
+		{"/dev/shm", "tmpfs", "shm", []string{"nosuid", "nodev", "mode=1777", size}},
+		{"/tmp", "tmpfs", "tmp", []string{"nosuid", "nodev", "mode=1777", size}},
+	}
+	out = append(out, in.root.mounts...)
+	out = append(out, bind(in.guest, guestDir, true))
+	// A folder before what is mounted below it.
+	sorted := slices.SortedFunc(slices.Values(s.Mounts), func(a, b sandbox.Mount) int { return len(a.Target) - len(b.Target) })
+	for _, m := range sorted {
+		out = append(out, bind(m.Source, m.Target, m.ReadOnly))
+	}
+	return out
+}
+
+// bind mounts a host directory. rslave lets later mounts on the host side appear inside, and none go the other way.
+func bind(source, target string, readOnly bool) ociMount {
+	mode := "rw"
+	if readOnly {
+		mode = "ro"
+	}
+	return ociMount{target, "bind", source, []string{"rbind", mode, "nosuid", "nodev", "rslave"}}
+}
+
+func resources(l sandbox.Limits, swap bool) *ociResources {
+	r := &ociResources{}
+	if l.Memory > 0 {
+		r.Memory = &ociMemory{Limit: l.Memory}
+		if swap {
+			r.Memory.Swap = &l.Memory // memory and swap together: none of it may be swap
+		}
+	}
+	if l.CPUs > 0 {
+		r.CPU = &ociCPU{Quota: max(int64(l.CPUs*cpuPeriod), 1000), Period: cpuPeriod}
+	}
+	if l.Processes > 0 {
+		// RLIMIT_NPROC inside is the limit that programs meet. This one is only for a gVisor that has been taken over: an idle sandbox
+		// has about 40 host tasks, and each program inside several.
+		r.Pids = &ociPids{Limit: 1024 + 8*int64(l.Processes)}
+	}
+	return r
+}
+
+// checkSpec refuses what could name something outside of this sandbox.
+func checkSpec(s sandbox.Spec) error {
+	if len(s.ID) == 0 || len(s.ID) > 64 {
+		return fmt.Errorf("gvisor: sandbox id %q is not 1 to 64 characters", s.ID)
+	}
+	for _, c := range s.ID {
+		if !(c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '_' || c == '-') {
+			return fmt.Errorf("gvisor: sandbox id %q has other characters than letters, digits, _ and -", s.ID)
+		}
+	}
+	if s.Limits.Network != "" && s.Limits.Network != "none" {
+		return fmt.Errorf("gvisor: network %q is not implemented: only none is", s.Limits.Network)
+	}
+	for _, m := range s.Mounts {
+		if err := checkMount(m); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,280 @@
+package responses
+
+import (
+	"encoding/base64"
+	"slices"
+	"strings"
+
+	"github.com/lathe-gateway/lathe/internal/turn"
+	"github.com/lathe-gateway/lathe/internal/wire/oairesponses"
+)
+
+// input decodes instructions and input. Calls and outputs of functions must pair, since models' servers refuse them otherwise with
+// errors that no client understands.
+func (d *decoder) input() error {
+	if s := deref(d.in.Instructions); s != "" {
+		d.out.Items = append(d.out.Items, turn.Message{Role: turn.System, Parts: []turn.Part{turn.Text{Text: s}}})
+	}
+	if t := d.in.Input.Text; t != nil {
+		d.out.Items = append(d.out.Items, turn.Message{Role: turn.User, Parts: []turn.Part{turn.Text{Text: *t}}})
+		return nil
+	}
+	pairs := pairing{}
+	for i, it := range d.in.Input.Items {
+		path := at("input", i)
+		item, err := d.item(path, it)
+		if err != nil {
+			return err
+		}
+		if err := pairs.add(path, item); err != nil {
+			return err
+		}
+		d.out.Items = append(d.out.Items, item)
+	}
+	return pairs.end()
+}
+
+func (d *decoder) item(path string, it oairesponses.Item) (turn.Item, error) {
+	switch it := it.(type) {
+	case *oairesponses.Message:
+		return message(path, it)
+	case *oairesponses.Reasoning:
+		r := turn.Reasoning{ID: it.ID, Encrypted: it.EncryptedContent}
+		for _, s := range it.Summary {
+			r.Summary = append(r.Summary, s.Text)
+		}
+		for _, c := range it.Content {
+			r.Text += c.Text
+		}
+		return r, nil
+	case *oairesponses.FunctionCall:
+		if it.CallID == "" {
+			return nil, missing(path + ".call_id")
+		}
+		if it.Name == "" {
+			return nil, missing(path + ".name")
+		}
+		return turn.Call{ID: it.ID, CallID: it.CallID, Name: it.Name, Arguments: it.Arguments}, nil
+	case *oairesponses.FunctionCallOutput:
+		if it.CallID == "" {
+			return nil, missing(path + ".call_id")
+		}
+		parts, err := content(path+".output", it.Output)
+		return turn.Result{CallID: it.CallID, Parts: parts}, err
+	case *oairesponses.CodeInterpreterCall:
+		return d.hostedCall(path, it)
+	case *oairesponses.ItemReference:
+		return nil, turn.Unsupported(path+".id", "the item %q cannot be referred to: nothing is stored by this release; "+
+			"send the item itself (clients that send references stop it with store: false)", it.ID)
+	}
+	kind := oairesponses.TypeOf(it)
+	if kind == "" {
+		return nil, missing(path + ".type")
+	}
+	return nil, turn.Unsupported(path+".type", "input items of type %q are not supported; leave them out", kind)
+}
+
+func message(path string, m *oairesponses.Message) (turn.Item, error) {
+	role := turn.Role(m.Role)
+	if !slices.Contains([]turn.Role{turn.User, turn.Assistant, turn.System, turn.Developer}, role) {
+		return nil, turn.Invalid(path+".role", "role must be user, assistant, system or developer, got %q", m.Role)
+	}
+	parts, err := content(path+".content", m.Content)
+	return turn.Message{ID: m.ID, Role: role, Parts: parts}, err
+}
+
+func content(path string, c oairesponses.Content) ([]turn.Part, error) {
+	if c.Text != nil {
+		return []turn.Part{turn.Text{Text: *c.Text}}, nil
+	}
+	if c.Parts == nil {
+		return nil, missing(path)
+	}
+	var parts []turn.Part
+	for i, p := range c.Parts {
+		part, err := part(at(path, i), p)
+		if err != nil {
+			return nil, err
+		}
+		parts = append(parts, part)
+	}
+	return parts, nil
+}
+
+func part(path string, p oairesponses.Part) (turn.Part, error) {
+	switch p := p.(type) {
+	case *oairesponses.Text:
+		if p.Type == "input_text" {
+			return turn.Text{Text: p.Text}, nil
+		}
+		return nil, turn.Invalid(path+".type", "%s does not belong here; use input_text or output_text", p.Type)
+	case *oairesponses.OutputText:
+		return turn.Text{Text: p.Text, Annotations: annotations(p.Annotations)}, nil
+	case *oairesponses.Refusal:
+		return turn.Refusal{Text: p.Refusal}, nil
+	case *oairesponses.InputImage:
+		return image(path, p)
+	case *oairesponses.InputFile:
+		return document(path, p)
+	case *oairesponses.Raw:
+		if p.Type == "" {
+			return nil, missing(path + ".type")
+		}
+		return nil, turn.Unsupported(path+".type", "content of type %q is not supported; leave it out", p.Type)
+	}
+	return nil, turn.Invalid(path, "unknown content")
+}
+
+// annotations keeps those that say where text came from; the others mean nothing to a model.
+func annotations(in []oairesponses.Annotation) []turn.Annotation {
+	var out []turn.Annotation
+	for _, a := range in {
+		if a.StartIndex == nil || a.EndIndex == nil {
+			continue
+		}
+		to := turn.Annotation{Start: *a.StartIndex, End: *a.EndIndex, URL: a.URL, Title: a.Title}
+		if a.Type == "container_file_citation" {
+			to.File = &turn.File{ID: a.FileID, Container: a.ContainerID, Name: a.Filename}
+		}
+		out = append(out, to)
+	}
+	return out
+}
+
+func image(path string, p *oairesponses.InputImage) (turn.Part, error) {
+	if err := oneOf(path+".detail", p.Detail, []string{"low", "high", "auto", "original"}); err != nil {
+		return nil, err
+	}
+	if (p.ImageURL == "") == (p.FileID == "") {
+		return nil, turn.Invalid(path, "an image needs either image_url or file_id")
+	}
+	if u := strings.ToLower(p.ImageURL[:min(len(p.ImageURL), 8)]); u != "" &&
+		!strings.HasPrefix(u, "https://") && !strings.HasPrefix(u, "http://") && !strings.HasPrefix(u, "data:") {
+		return nil, turn.Invalid(path+".image_url", "image_url must be an http, https or data URL")
+	}
+	return turn.Image{URL: p.ImageURL, FileID: p.FileID, Detail: p.Detail}, nil
+}
+
+func document(path string, p *oairesponses.InputFile) (turn.Part, error) {
+	given := 0
+	for _, s := range []string{p.FileID, p.FileURL, p.FileData} {
+		if s != "" {
+			given++
+		}
+	}
+	if given != 1 {
+		return nil, turn.Invalid(path, "a file needs exactly one of file_id, file_url and file_data")
+	}
+	doc := turn.Document{FileID: p.FileID, URL: p.FileURL, Name: p.Filename}
+	if p.FileData == "" {
+		return doc, nil
+	}
+	var ok bool
+	if doc.MIME, doc.Data, ok = dataURI(p.FileData); ok {
+		return doc, nil
+	}
+	data, err := base64.StdEncoding.DecodeString(p.FileData)
+	if err != nil {
+		return nil, turn.Invalid(path+".file_data", "file_data must be base64 or a data URI in base64")
+	}
+	doc.Data = data
+	return doc, nil
+}
+
+// dataURI takes data:<type>[;parameters];base64,<data> apart.
+func dataURI(s string) (mime string, data []byte, ok bool) {
+	rest, ok := strings.CutPrefix(s, "data:")
+	if !ok {
+		return "", nil, false
+	}
+	meta, payload, ok := strings.Cut(rest, ",")
+	meta, b64 := strings.CutSuffix(meta, ";base64")
+	if !ok || !b64 {
+		return "", nil, false
+	}
+	data, err := base64.StdEncoding.DecodeString(payload)
+	mime, _, _ = strings.Cut(meta, ";")
+	return mime, data, err == nil
+}
+
+func (d *decoder) hostedCall(path string, c *oairesponses.CodeInterpreterCall) (turn.Item, error) {
+	call := turn.HostedCall{ID: c.ID, Tool: hostedPython, Container: c.ContainerID, Code: deref(c.Code), Status: turn.Status(c.Status)}
+	switch c.Status {
+	case "completed", "failed", "incomplete":
+	case "in_progress", "interpreting": // the client kept what it had when its stream broke
+		call.Status = turn.StatusIncomplete
+	case "":
+		call.Status = turn.StatusCompleted
+	default:
+		return nil, turn.Invalid(path+".status", "status must be in_progress, interpreting, completed, incomplete or failed, got %q", c.Status)
+	}
+	if c.Outputs != nil {
+		call.Outputs = []turn.Output{}
+	}
+	for i, o := range c.Outputs {
+		out, err := output(at(path+".outputs", i), o)
+		if err != nil {
+			return nil, err
+		}
+		call.Outputs = append(call.Outputs, out)
+	}
+	if d.out.Hosted != nil && c.ContainerID != "" {
+		d.out.Hosted.Recent = c.ContainerID
+	}
+	return call, nil
+}
+
+func output(path string, o oairesponses.CodeOutput) (turn.Output, error) {
+	switch o.Type {
+	case "logs":
+		return turn.Output{Text: deref(o.Logs)}, nil
+	case "image":
+		mime, data, ok := dataURI(o.URL)
+		if !ok || !strings.HasPrefix(mime, "image/") {
+			return turn.Output{}, turn.Unsupported(path+".url",
+				"an output image must be a data URI of an image in base64; send outputs: null instead")
+		}
+		return turn.Output{MIME: mime, Data: data}, nil
+	}
+	return turn.Output{}, turn.Invalid(path+".type", "an output must be of type logs or image, got %q", o.Type)
+}
+
+// pairing checks that each function call is answered once, after it was made.
+type pairing struct {
+	order    []string
+	answered map[string]bool
+}
+
+func (p *pairing) add(path string, it turn.Item) error {
+	if p.answered == nil {
+		p.answered = map[string]bool{}
+	}
+	switch it := it.(type) {
+	case turn.Call:
+		if _, ok := p.answered[it.CallID]; ok {
+			return turn.Invalid(path+".call_id", "two function calls have the call_id %q", it.CallID)
+		}
+		p.order = append(p.order, it.CallID)
+		p.answered[it.CallID] = false
+	case turn.Result:
+		done, ok := p.answered[it.CallID]
+		if !ok {
+			return turn.Invalid(path+".call_id",
+				"no tool call found for function call output with call_id %q; send the function_call item before it", it.CallID)
+		}
+		if done {
+			return turn.Invalid(path+".call_id", "there are two outputs for the function call %q", it.CallID)
+		}
+		p.answered[it.CallID] = true
+	}
+	return nil
+}
+
+func (p *pairing) end() error {
+	for _, id := range p.order {
+		if !p.answered[id] {
+			return turn.Invalid("input", "no tool output found for function call %q; send its function_call_output", id)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,150 @@
+package responses
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/lathe-gateway/lathe/internal/sse"
+	"github.com/lathe-gateway/lathe/internal/turn"
+)
+
+// script answers every turn with the same events, then with err if there is one. It keeps the requests that it got.
+type script struct {
+	events []turn.Event
+	err    error
+	got    []*turn.Request
+}
+
+func (s *script) Stream(_ context.Context, req *turn.Request) turn.Stream {
+	s.got = append(s.got, req)
+	return func(yield func(turn.Event, error) bool) {
+		for _, ev := range s.events {
+			if !yield(ev, nil) {
+				return
+			}
+		}
+		if s.err != nil {
+			yield(nil, s.err)
+		}
+	}
+}
+
+// counter mints resp_1, msg_2 and so on, so that answers can be compared.
+func counter() func(string) string {
+	n := 0
+	return func(prefix string) string {
+		n++
+		return fmt.Sprint(prefix, n)
+	}
+}
+
+func testHandler(s turn.Streamer) http.Handler {
+	return New(Config{
+		Turns: s, Logger: slog.New(slog.DiscardHandler), NewID: counter(),
+		Now: func() time.Time { return time.Unix(1700000000, 0) }, SSE: sse.Options{KeepAlive: -1},
+	})
+}
+
+func post(t *testing.T, h http.Handler, body string, header http.Header) *httptest.ResponseRecorder {
+	t.Helper()
+	r := httptest.NewRequest(http.MethodPost, "/v1/responses", strings.NewReader(body))
+	for k, v := range header {
+		r.Header[k] = v
+	}
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, r)
+	return w
+}
+
+// parseScript reads one event a line: its name and its JSON. MessageDone needs none: it is made from the deltas. A line "Fail {json of
+// turn.Error}" is the error at the end.
+func parseScript(t *testing.T, text string) *script {
+	t.Helper()
+	s := &script{}
+	var parts []turn.Part
+	for _, line := range strings.Split(strings.TrimSpace(text), "\n") {
+		name, body, _ := strings.Cut(line, " ")
+		if name == "Fail" {
+			e := &turn.Error{}
+			mustJSON(t, body, e)
+			s.err = e
+			continue
+		}
+		ev := parseEvent(t, name, body)
+		switch ev := ev.(type) {
+		case turn.MessageStarted:
+			parts = nil
+		case turn.TextDelta:
+			parts = append(parts, turn.Text{Text: ev.Text})
+		case turn.RefusalDelta:
+			parts = append(parts, turn.Refusal{Text: ev.Text})
+		}
+		if _, ok := ev.(turn.MessageDone); ok {
+			ev = turn.MessageDone{Message: turn.Message{Role: turn.Assistant, Parts: parts}}
+		}
+		s.events = append(s.events, ev)
+	}
+	v := turn.Validator{}
+	for _, ev := range s.events {
+		if err := v.Push(ev); err != nil {
+			t.Fatalf("the script is not well formed: %v", err)
+		}
+	}
+	if err := v.End(); err != nil && s.err == nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func mustJSON(t *testing.T, body string, v any) {
+	t.Helper()
+	if body == "" {
+		return
+	}
+	if err := json.Unmarshal([]byte(body), v); err != nil {
+		t.Fatalf("%s: %v", body, err)
+	}
+}
+
+func event[T turn.Event](t *testing.T, body string) turn.Event {
+	t.Helper()
+	var ev T
+	mustJSON(t, body, &ev)
+	return ev
+}
+
+func parseEvent(t *testing.T, name, body string) turn.Event {
+	t.Helper()
+	parse := map[string]func(*testing.T, string) turn.Event{
+		"Started":          event[turn.Started],
+		"MessageStarted":   event[turn.MessageStarted],
+		"TextDelta":        event[turn.TextDelta],
+		"RefusalDelta":     event[turn.RefusalDelta],
+		"Annotated":        event[turn.Annotated],
+		"MessageDone":      event[turn.MessageDone],
+		"ReasoningStarted": event[turn.ReasoningStarted],
+		"ReasoningDelta":   event[turn.ReasoningDelta],
+		"ReasoningDone":    event[turn.ReasoningDone],
+		"CallStarted":      event[turn.CallStarted],
+		"CallDelta":        event[turn.CallDelta],
+		"CallDone":         event[turn.CallDone],
+		"HostedStarted":    event[turn.HostedStarted],
+		"HostedCodeDelta":  event[turn.HostedCodeDelta],
+		"HostedCodeDone":   event[turn.HostedCodeDone],
+		"HostedRunning":    event[turn.HostedRunning],
+		"HostedOutput":     event[turn.HostedOutput],
+		"HostedDone":       event[turn.HostedDone],
+		"Finished":         event[turn.Finished],
+	}[name]
+	if parse == nil {
+		t.Fatalf("unknown event %q", name)
+	}
+	return parse(t, body)
+}

@@ -1,0 +1,218 @@
+package upstreamtest
+
+import (
+	"fmt"
+	"net/http"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Scenario is a named function of the request.
+type Scenario struct {
+	Name, Doc string
+	Answer    func(*Request) Answer
+}
+
+// Scenarios are what cmd/stub serves. A request chooses one by its model (stub-<name>) or by #stub:<name> in its last user message, the
+// message first; without either it is run.
+//
+// The user's message feeds them: each fenced Python block is code for one hosted call, a line "args: {...}" the arguments of the client's
+// function, a line "answer: ..." the final text, in which {result} stands for the last tool result.
+func Scenarios() []Scenario {
+	return []Scenario{
+		{"run", "one hosted call a fenced Python block, one block a round, then the answer; without a block just the answer", run},
+		{"text", "a short text", func(*Request) Answer { return Say("Hello ", "from ", "the ", "stub.") }},
+		{"reasoning", "like run, with reasoning before each round", func(r *Request) Answer { return thinking(run(r)) }},
+		{"client_tool", "calls the client's first function, then answers with its result", clientTool},
+		{"mixed", "the first fenced Python block and the client's first function in one turn, then the answer", mixed},
+		{"parallel", "all fenced Python blocks as parallel calls of one round, then the answer", parallel},
+		{"slow_args", "like run, but each call's arguments come in three pieces, one a second", slowArgs},
+		{"slow_text", "twenty pieces of text, four a second", slowText},
+		{"odd", "like run, in the form of the oddest servers: first index 1, no ids, finish_reason stop, no [DONE]", odd},
+		{"error_before", "400 context_length_exceeded before anything", errorBefore},
+		{"error_after", "two pieces of text, then the connection breaks", errorAfter},
+		{"error_frame", "two pieces of text, then an error frame", errorFrame},
+		{"rate_limit", "429 with Retry-After: 1, always", func(*Request) Answer { return RateLimited(1) }},
+		{"server_error", "500, always", func(*Request) Answer { return Fail(http.StatusInternalServerError, "the stub was told to fail") }},
+		{"malformed", "a frame that is no JSON", func(*Request) Answer { return Do(Text("Hello"), Frame(`{"choices":[{`)) }},
+		{"length", "a text that ends at the token limit", func(*Request) Answer { return Do(Text("Once upon a"), Finish("length")) }},
+		{"repeat", "the same hosted call in every round, for ever", repeat},
+	}
+}
+
+// ByName answers a request by its scenario. It is a function for Upstream.Answer.
+func ByName(r *Request) Answer {
+	name := "run"
+	if m, ok := strings.CutPrefix(r.Chat().Model, "stub-"); ok {
+		name = m
+	}
+	if m := marker.FindStringSubmatch(r.LastUser()); m != nil {
+		name = m[1]
+	}
+	scenarios := Scenarios()
+	i := slices.IndexFunc(scenarios, func(s Scenario) bool { return s.Name == name })
+	if i < 0 {
+		return FailCode(http.StatusNotFound, "upstreamtest: no scenario "+name, "model_not_found")
+	}
+	return scenarios[i].Answer(r)
+}
+
+var (
+	marker     = regexp.MustCompile(`#stub:([a-z_]+)`)
+	fenced     = regexp.MustCompile("(?s)```(?:python|py)\n(.*?)```")
+	argsLine   = regexp.MustCompile(`(?m)^args: (.*)$`)
+	answerLine = regexp.MustCompile(`(?m)^answer: (.*)$`)
+)
+
+func blocks(r *Request) []string {
+	var out []string
+	for _, m := range fenced.FindAllStringSubmatch(r.LastUser(), -1) {
+		out = append(out, m[1])
+	}
+	return out
+}
+
+// hostedTool is the name of the tool that takes code: the gateway may have renamed it. It is "" where there is none.
+func hostedTool(r *Request) string {
+	for _, t := range r.Chat().Tools {
+		if t.Function != nil && strings.Contains(string(t.Function.Parameters), `"code"`) {
+			return t.Function.Name
+		}
+	}
+	return ""
+}
+
+// clientFunction is the first tool that is none of the gateway's.
+func clientFunction(r *Request) string {
+	for _, t := range r.Chat().Tools {
+		if t.Function != nil && t.Function.Name != hostedTool(r) && !slices.Contains([]string{"bash", "edit", "read_skill"}, t.Function.Name) {
+			return t.Function.Name
+		}
+	}
+	return ""
+}
+
+func final(r *Request) Answer {
+	results := r.ToolResults()
+	result := ""
+	if len(results) > 0 {
+		result = results[len(results)-1]
+	}
+	answer := "The result is {result}"
+	if m := answerLine.FindStringSubmatch(r.LastUser()); m != nil {
+		answer = m[1]
+	} else if len(results) == 0 {
+		answer = "You said: " + r.LastUser()
+	}
+	return Say(Pieces(strings.ReplaceAll(answer, "{result}", strings.TrimSpace(result)), 5)...)
+}
+
+func run(r *Request) Answer {
+	code, tool, round := blocks(r), hostedTool(r), len(r.ToolResults())
+	if round >= len(code) || tool == "" {
+		return final(r)
+	}
+	steps := []Step{Call{Name: tool, Pieces: CodeArguments(code[round], 7)}}
+	if round == 0 {
+		steps = append([]Step{Text("Let me "), Text("compute.")}, steps...)
+	}
+	return Do(steps...)
+}
+
+func thinking(a Answer) Answer {
+	a.Steps = append([]Step{Reasoning("The user wants "), Reasoning("an answer.")}, a.Steps...)
+	return a
+}
+
+func clientCall(r *Request) Call {
+	args := "{}"
+	if m := argsLine.FindStringSubmatch(r.LastUser()); m != nil {
+		args = m[1]
+	}
+	return Call{Name: clientFunction(r), Pieces: Pieces(args, 6)}
+}
+
+func clientTool(r *Request) Answer {
+	if len(r.ToolResults()) > 0 || clientFunction(r) == "" {
+		return final(r)
+	}
+	return Do(clientCall(r))
+}
+
+func mixed(r *Request) Answer {
+	code, tool := blocks(r), hostedTool(r)
+	if len(r.ToolResults()) > 0 || len(code) == 0 || tool == "" || clientFunction(r) == "" {
+		return final(r)
+	}
+	return Do(Call{Name: tool, Pieces: CodeArguments(code[0], 7)}, clientCall(r))
+}
+
+func parallel(r *Request) Answer {
+	tool := hostedTool(r)
+	if len(r.ToolResults()) > 0 || tool == "" {
+		return final(r)
+	}
+	var a Answer
+	for _, code := range blocks(r) {
+		a.Steps = append(a.Steps, Call{Name: tool, Pieces: CodeArguments(code, 7)})
+	}
+	return a.With(Quirks{Interleave: true})
+}
+
+func slowArgs(r *Request) Answer {
+	a := run(r)
+	for i, s := range a.Steps {
+		if c, ok := s.(Call); ok {
+			whole := join(c.Pieces)
+			c.Pieces, c.Delay = Pieces(whole, len([]rune(whole))/3+1), time.Second
+			a.Steps[i] = c
+		}
+	}
+	return a
+}
+
+func slowText(*Request) Answer {
+	var a Answer
+	for i := range 20 {
+		a.Steps = append(a.Steps, Text(fmt.Sprintf("piece %d ", i)), Pause(250*time.Millisecond))
+	}
+	return a
+}
+
+func odd(r *Request) Answer {
+	return run(r).With(Quirks{FirstIndex: 1, NoIDs: true, FinishStop: true, NoDone: true, NullContent: true, Usage: UsageOnFinish, Comments: true})
+}
+
+func errorBefore(*Request) Answer {
+	return FailCode(http.StatusBadRequest, "This model's maximum context length is 10 tokens.", "context_length_exceeded")
+}
+
+func errorAfter(*Request) Answer { return Do(Text("Hello "), Text("from "), Cut{}) }
+
+func errorFrame(*Request) Answer {
+	e := FailCode(http.StatusServiceUnavailable, "the stub was told to break", "server_is_overloaded")
+	return Do(Text("Hello "), Text("from "), Frame(e.Body))
+}
+
+func repeat(r *Request) Answer {
+	tool := hostedTool(r)
+	if tool == "" {
+		return final(r)
+	}
+	code := "print('again')"
+	if b := blocks(r); len(b) > 0 {
+		code = b[0]
+	}
+	return Do(Call{Name: tool, Pieces: CodeArguments(code, 7)})
+}
+
+// Describe lists the scenarios for people.
+func Describe() string {
+	var b strings.Builder
+	for _, s := range Scenarios() {
+		fmt.Fprintf(&b, "  %-13s %s\n", s.Name, s.Doc)
+	}
+	return b.String()
+}
