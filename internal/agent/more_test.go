@@ -229,6 +229,21 @@ func TestLinkToAnOlderFile(t *testing.T) {
 	}
 }
 
+// The same without any call in this turn, where the request names the container.
+func TestLinkWithoutACall(t *testing.T) {
+	for _, named := range []bool{true, false} {
+		b := newBench(t, []any{"[x](sandbox:/mnt/data/old.csv)"})
+		b.ws.files = map[string]turn.File{"/mnt/data/old.csv": {ID: "cfile_old", Path: "/mnt/data/old.csv", Name: "old.csv"}}
+		req := request("hi")
+		if named {
+			req.Hosted.Session = "s"
+		}
+		if a := all[turn.Annotated](b.ok(req)); (len(a) == 1) != named || (b.ws.opened == 1) != named {
+			t.Errorf("named %v: %+v, opened %d", named, a, b.ws.opened)
+		}
+	}
+}
+
 func TestContainerIsReported(t *testing.T) {
 	f := newBench(t, []any{python("print 1")}, []any{"done"}).ok(request("hi")).finished()
 	if diff := cmp.Diff(&turn.Container{ID: "cntr_1", ExpiresAt: 7}, f.Container); diff != "" {

@@ -166,6 +166,7 @@ func testFigures(t *testing.T, p *Place) {
 		{"the last expression", "fig, ax = plt.subplots()\nax.plot([1])\nfig", 1},
 		{"fig.show", "fig, ax = plt.subplots()\nax.plot([1])\nfig.show()", 1},
 		{"displayed", "fig, ax = plt.subplots()\nax.plot([1])\ndisplay(fig)", 1},
+		{"shown, then changed", "fig, ax = plt.subplots()\nax.plot([1])\nfig.show()\nax.set_title('new')\nNone", 2},
 		{"closed", "plt.plot([1])\nplt.savefig('saved.png')\nplt.close()", 0},
 		{"nothing drawn", "plt.figure()\nNone", 0},
 		{"another backend", "import matplotlib\nmatplotlib.use('Agg')\nplt.plot([1])\nplt.show()", 1},
