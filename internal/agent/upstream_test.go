@@ -81,7 +81,7 @@ func (s *stack) upstream() []string {
 	for _, m := range s.up.Last().Chat().Messages {
 		line := m.Role + ": " + m.Content.String()
 		for _, c := range m.ToolCalls {
-			line += " [" + c.Function.Name + " " + string(c.Function.Arguments) + "]"
+			line += " [" + c.Function.Name + " " + c.Function.Arguments + "]"
 		}
 		out = append(out, line)
 	}
