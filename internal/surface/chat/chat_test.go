@@ -301,7 +301,7 @@ type endless struct{ read int }
 
 func (e *endless) Read(p []byte) (int, error) {
 	e.read += len(p)
-	return copy(p, strings.Repeat("x", len(p))), nil
+	return len(p), nil
 }
 
 func TestTooLarge(t *testing.T) {
