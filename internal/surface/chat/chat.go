@@ -11,6 +11,7 @@ import (
 	"log/slog"
 	"net/http"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/lathe-gateway/lathe/internal/provider"
@@ -26,10 +27,10 @@ const Protocol = "openai-chat"
 // LiveHeader is the request header that, set to 1, asks for the output of hosted code while it is printed.
 const LiveHeader = "X-Lathe-Live"
 
-// maxBody bounds a request; firstAlloc is what a Content-Length is trusted with at once.
+// defaultMaxBody bounds a request; firstAlloc is what a Content-Length is trusted with at once.
 const (
-	maxBody    = 64 << 20
-	firstAlloc = 1 << 20
+	defaultMaxBody = 64 << 20
+	firstAlloc     = 1 << 20
 )
 
 // Models finds the model for a name. *provider.Router is one.
@@ -48,6 +49,8 @@ type Config struct {
 	// NewID mints ids, nil means turn.NewID; Now is the clock, nil means time.Now.
 	NewID func(prefix string) string
 	Now   func() time.Time
+	// MaxBody is the size in bytes of the largest request, 0 means 64 MiB.
+	MaxBody int64
 	// SSE are the options of streamed answers.
 	SSE sse.Options
 }
@@ -55,6 +58,9 @@ type Config struct {
 func (c *Config) setDefaults() {
 	if c.Logger == nil {
 		c.Logger = slog.Default()
+	}
+	if c.MaxBody == 0 {
+		c.MaxBody = defaultMaxBody
 	}
 	if c.NewID == nil {
 		c.NewID = turn.NewID
@@ -80,7 +86,7 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // serve returns the errors that came before anything was written.
 func (h *handler) serve(w http.ResponseWriter, r *http.Request) error {
-	body, err := readBody(w, r)
+	body, err := readBody(w, r, h.MaxBody)
 	if err != nil {
 		return err
 	}
@@ -95,7 +101,7 @@ func (h *handler) serve(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	if f, ok := m.Provider.(provider.Forwarder); ok && f.Protocol() == Protocol && (!peeked.Hosted || m.Native) {
+	if f, ok := m.Provider.(provider.Forwarder); ok && f.Protocol() == Protocol && (m.Native || !peeked.Hosted && !namesOurs(body)) {
 		return f.Forward(r.Context(), w, provider.Forward{Path: "/chat/completions", Header: r.Header, Body: body})
 	}
 	req, err := decode(body)
@@ -110,13 +116,43 @@ func (h *handler) serve(w http.ResponseWriter, r *http.Request) error {
 	return h.whole(w, r, req, head)
 }
 
-func readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
+// namesOurs says that a request names something that only we have: a call behind which hidden steps are stored, or an uploaded file. The
+// model's server would not understand it. An id stands in the body as a JSON string of its own.
+func namesOurs(body []byte) bool {
+	for _, kind := range []struct {
+		prefix string
+		is     func(id string) bool
+	}{{`"call_h`, turn.IsHiddenCallID}, {`"file_`, isUpload}} {
+		rest := body
+		for {
+			i := bytes.Index(rest, []byte(kind.prefix))
+			if i < 0 {
+				break
+			}
+			rest = rest[i+1:]
+			if end := bytes.IndexByte(rest[:min(len(rest), maxID+1)], '"'); end >= 0 && kind.is(string(rest[:end])) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// maxID is the length of the longest id that we mint.
+const maxID = 64
+
+func isUpload(id string) bool {
+	digits, ok := strings.CutPrefix(id, "file_")
+	return ok && len(digits) == 32 && strings.Trim(digits, "0123456789abcdef") == ""
+}
+
+func readBody(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, error) {
 	var buf bytes.Buffer
 	buf.Grow(int(min(max(r.ContentLength, 0), firstAlloc)) + bytes.MinRead)
-	_, err := buf.ReadFrom(http.MaxBytesReader(w, r.Body, maxBody))
+	_, err := buf.ReadFrom(http.MaxBytesReader(w, r.Body, limit))
 	if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
 		return nil, turn.Errorf(turn.KindTooLarge,
-			"the request is larger than %d MiB; upload files with POST /v1/files and name them by id", maxBody>>20)
+			"the request is larger than %d MiB; upload files with POST /v1/files and name them by id", limit>>20)
 	}
 	if err != nil {
 		return nil, &turn.Error{Kind: turn.KindInvalid, Message: "the request's body ended early; send it again", Cause: err}

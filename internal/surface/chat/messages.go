@@ -2,7 +2,6 @@ package chat
 
 import (
 	"encoding/base64"
-	"slices"
 	"strings"
 
 	"github.com/lathe-gateway/lathe/internal/turn"
@@ -40,11 +39,11 @@ func (d *decoder) messages() error {
 func (d *decoder) add(items ...turn.Item) { d.out.Items = append(d.out.Items, items...) }
 
 func (d *decoder) said(path string, role turn.Role, m oaichat.Message) error {
-	parts, err := d.parts(path, m.Content)
+	content, err := parts(path, m.Content)
 	if err != nil {
 		return err
 	}
-	d.add(turn.Message{Role: role, Name: m.Name, Parts: parts})
+	d.add(turn.Message{Role: role, Name: m.Name, Parts: content})
 	return nil
 }
 
@@ -63,15 +62,15 @@ func (d *decoder) answered(path string, m oaichat.Message) error {
 	if err := d.hostedCalls(path, m); err != nil {
 		return err
 	}
-	parts, err := d.parts(path, m.Content)
+	content, err := parts(path, m.Content)
 	if err != nil {
 		return err
 	}
 	if m.Refusal != "" {
-		parts = append(parts, turn.Refusal{Text: m.Refusal})
+		content = append(content, turn.Refusal{Text: m.Refusal})
 	}
-	if !empty(parts) || len(m.ToolCalls) == 0 && len(m.CodeInterpreterCalls) == 0 {
-		d.add(turn.Message{Role: turn.Assistant, Name: m.Name, Parts: parts})
+	if !empty(content) || len(m.ToolCalls) == 0 && len(m.CodeInterpreterCalls) == 0 {
+		d.add(turn.Message{Role: turn.Assistant, Name: m.Name, Parts: content})
 	}
 	for i, c := range m.ToolCalls {
 		if c.Type != "" && c.Type != oaichat.ToolFunction {
@@ -168,21 +167,21 @@ func (d *decoder) result(path string, m oaichat.Message) error {
 	if m.ToolCallID == "" {
 		return missing(path + ".tool_call_id")
 	}
-	parts, err := d.parts(path, m.Content)
+	content, err := parts(path, m.Content)
 	if err != nil {
 		return err
 	}
-	d.add(turn.Result{CallID: m.ToolCallID, Parts: parts})
+	d.add(turn.Result{CallID: m.ToolCallID, Parts: content})
 	return nil
 }
 
-func (d *decoder) parts(path string, c oaichat.Content) ([]turn.Part, error) {
+func parts(path string, c oaichat.Content) ([]turn.Part, error) {
 	if c.Text != nil {
 		return []turn.Part{turn.Text{Text: *c.Text}}, nil
 	}
 	var out []turn.Part
 	for i, p := range c.Parts {
-		part, err := d.part(at(path+".content", i), p)
+		part, err := part(at(path+".content", i), p)
 		if err != nil {
 			return nil, err
 		}
@@ -191,7 +190,7 @@ func (d *decoder) parts(path string, c oaichat.Content) ([]turn.Part, error) {
 	return out, nil
 }
 
-func (d *decoder) part(path string, p oaichat.Part) (turn.Part, error) {
+func part(path string, p oaichat.Part) (turn.Part, error) {
 	switch p.Type {
 	case oaichat.PartText:
 		return turn.Text{Text: p.Text}, nil
@@ -203,23 +202,17 @@ func (d *decoder) part(path string, p oaichat.Part) (turn.Part, error) {
 		}
 		return turn.Image{URL: p.ImageURL.URL, Detail: p.ImageURL.Detail}, nil
 	case oaichat.PartFile:
-		return d.file(path, p.File)
+		return file(path, p.File)
 	}
 	return turn.Foreign{Protocol: Protocol, Kind: p.Type, JSON: p.Raw}, nil
 }
 
-// file is an uploaded file or one in the request. An uploaded one also goes into the container, where there is one.
-func (d *decoder) file(path string, f *oaichat.File) (turn.Part, error) {
+// file is an uploaded file (package run finds it, and puts it into the container where there is one) or one in the request.
+func file(path string, f *oaichat.File) (turn.Part, error) {
 	switch {
 	case f == nil || f.FileID == "" && f.FileData == "":
 		return nil, missing(path + ".file.file_data")
 	case f.FileData == "":
-		h := d.out.Hosted
-		if h != nil && !slices.Contains(h.FileIDs, f.FileID) {
-			if h.FileIDs = append(h.FileIDs, f.FileID); len(h.FileIDs) > maxFileIDs {
-				return nil, turn.Invalid(path, "a request may name at most %d files", maxFileIDs)
-			}
-		}
 		return turn.Document{FileID: f.FileID, Name: f.Filename}, nil
 	}
 	mime, data, ok := dataURI(f.FileData)
