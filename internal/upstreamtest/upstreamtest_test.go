@@ -296,3 +296,22 @@ func TestCommand(t *testing.T) {
 		t.Errorf("the end of its input: %v", err)
 	}
 }
+
+// The images that a tool made come to the model as a user message, which is none of the user's.
+func TestLastUserSkipsToolImages(t *testing.T) {
+	up := upstreamtest.Start(t, upstreamtest.Say("ok"))
+	body := `{"model":"m","messages":[{"role":"user","content":"plot"},{"role":"assistant","tool_calls":[{"id":"c","type":"function",` +
+		`"function":{"name":"python","arguments":"{}"}}]},{"role":"tool","tool_call_id":"c","content":"drawn"},{"role":"user","content":[` +
+		`{"type":"text","text":"images"},{"type":"image_url","image_url":{"url":"data:image/png;base64,AA=="}}]}]}`
+	resp, err := http.Post(up.BaseURL()+"/chat/completions", "application/json", strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp.Body.Close()
+	if got := up.Last().LastUser(); got != "plot" {
+		t.Errorf("the last user message is %q, want plot", got)
+	}
+	if got := up.Last().ToolResults(); len(got) != 1 || got[0] != "drawn" {
+		t.Errorf("the results are %q, want that of the tool", got)
+	}
+}

@@ -65,8 +65,8 @@ async function fails(what, promise) {
 }
 
 // goneAfter says how long the heartbeat went on after its client had left, in seconds; it must have stopped.
-async function goneAfter(left, container) {
-  const r = await ask(prompt(LAST_BEAT), inContainer(container));
+async function goneAfter(left, where) {
+  const r = await ask(prompt(LAST_BEAT), where);
   const [last, before, after] = logs(runs(r)[0]).trim().split(" ");
   assert.equal(after, before, "the heartbeat still grows");
   const late = Number(last) - left;
@@ -128,7 +128,7 @@ const scenarios = {
   async chat_plain() {
     const r = await chat(prompt("print(6 * 7)"));
     const [choice] = r.choices;
-    assert.deepEqual([choice.finish_reason, choice.message.content], ["stop", "Let me compute.The result is 42"]);
+    assert.deepEqual([choice.finish_reason, choice.message.content], ["stop", "Let me compute.\n\nThe result is 42"]);
     assert.ok(!choice.message.tool_calls, "a call to a tool that the client does not have");
     const [run] = choice.message.code_interpreter_calls;
     assert.deepEqual([run.code.trim(), run.status, logs(run)], ["print(6 * 7)", "completed", "42\n"]);
@@ -148,7 +148,7 @@ const scenarios = {
         assert.ok(!choice.delta.code_interpreter_output, "live output that nobody asked for");
       }
     }
-    assert.deepEqual([text, finish, code.trim()], ["Let me compute.The result is 42", "stop", "print(6 * 7)"]);
+    assert.deepEqual([text, finish, code.trim()], ["Let me compute.\n\nThe result is 42", "stop", "print(6 * 7)"]);
     assert.match(container.id, /^cntr_/);
     assert.ok(usage.total_tokens > 0);
   },
@@ -193,7 +193,7 @@ const scenarios = {
   async chat_two_turns() {
     const container = (await chat(prompt("kept = 40"))).choices[0].message.container.id;
     const r = await chat(prompt("print(kept + 2)"), inContainer(container));
-    assert.equal(r.choices[0].message.content, "Let me compute.The result is 42");
+    assert.equal(r.choices[0].message.content, "Let me compute.\n\nThe result is 42");
   },
 
   async error_before() {
@@ -266,11 +266,11 @@ print(sum(int(row['n']) for row in csv.DictReader(open(path))))
   },
 
   async leave_responses() {
-    const { id } = await client.containers.create({ name: "leave" });
-    const stream = await ask(prompt(BEATS), { ...inContainer(id), stream: true }, LIVE);
+    const metadata = { session_id: `javascript-leave-${process.hrtime.bigint()}` };
+    const stream = await ask(prompt(BEATS), { metadata, stream: true }, LIVE);
     for await (const ev of stream) if (ev.type === "lathe.output.delta") break;
     stream.controller.abort();
-    return goneAfter(Date.now() / 1000, id);
+    return goneAfter(Date.now() / 1000, { metadata });
   },
 
   async leave_chat() {
@@ -278,7 +278,7 @@ print(sum(int(row['n']) for row in csv.DictReader(open(path))))
     const stream = await chat(prompt(BEATS), { ...inContainer(id), stream: true }, LIVE);
     for await (const chunk of stream) if (chunk.choices[0]?.delta.code_interpreter_output) break;
     stream.controller.abort();
-    return goneAfter(Date.now() / 1000, id);
+    return goneAfter(Date.now() / 1000, inContainer(id));
   },
 };
 
