@@ -24,15 +24,6 @@ import (
 // Protocol is this surface's name in turn.Extra, turn.Foreign and provider.Forwarder.
 const Protocol = "openai-chat"
 
-// LiveHeader is the request header that, set to 1, asks for the output of hosted code while it is printed.
-const LiveHeader = "X-Lathe-Live"
-
-// defaultMaxBody bounds a request; firstAlloc is what a Content-Length is trusted with at once.
-const (
-	defaultMaxBody = 64 << 20
-	firstAlloc     = 1 << 20
-)
-
 // Models finds the model for a name. *provider.Router is one.
 type Models interface {
 	Model(name string) (provider.Model, error)
@@ -49,8 +40,6 @@ type Config struct {
 	// NewID mints ids, nil means turn.NewID; Now is the clock, nil means time.Now.
 	NewID func(prefix string) string
 	Now   func() time.Time
-	// MaxBody is the size in bytes of the largest request, 0 means 64 MiB.
-	MaxBody int64
 	// SSE are the options of streamed answers.
 	SSE sse.Options
 }
@@ -58,9 +47,6 @@ type Config struct {
 func (c *Config) setDefaults() {
 	if c.Logger == nil {
 		c.Logger = slog.Default()
-	}
-	if c.MaxBody == 0 {
-		c.MaxBody = defaultMaxBody
 	}
 	if c.NewID == nil {
 		c.NewID = turn.NewID
@@ -86,7 +72,7 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // serve returns the errors that came before anything was written.
 func (h *handler) serve(w http.ResponseWriter, r *http.Request) error {
-	body, err := readBody(w, r, h.MaxBody)
+	body, err := oai.ReadBody(w, r)
 	if err != nil {
 		return err
 	}
@@ -95,7 +81,7 @@ func (h *handler) serve(w http.ResponseWriter, r *http.Request) error {
 		return shapeError(body, err)
 	}
 	if peeked.Model == "" {
-		return missing("model")
+		return oai.Missing("model")
 	}
 	m, err := h.Models.Model(peeked.Model)
 	if err != nil {
@@ -108,7 +94,7 @@ func (h *handler) serve(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	req.turn.Live = req.stream && r.Header.Get(LiveHeader) == "1"
+	req.turn.Live = req.stream && r.Header.Get(oai.LiveHeader) == "1"
 	head := head{id: h.NewID("chatcmpl-"), created: h.Now().Unix(), model: req.turn.Model}
 	if req.stream {
 		return h.stream(w, r, req, head)
@@ -144,20 +130,6 @@ const maxID = 64
 func isUpload(id string) bool {
 	digits, ok := strings.CutPrefix(id, "file_")
 	return ok && len(digits) == 32 && strings.Trim(digits, "0123456789abcdef") == ""
-}
-
-func readBody(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, error) {
-	var buf bytes.Buffer
-	buf.Grow(int(min(max(r.ContentLength, 0), firstAlloc)) + bytes.MinRead)
-	_, err := buf.ReadFrom(http.MaxBytesReader(w, r.Body, limit))
-	if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
-		return nil, turn.Errorf(turn.KindTooLarge,
-			"the request is larger than %d MiB; upload files with POST /v1/files and name them by id", limit>>20)
-	}
-	if err != nil {
-		return nil, &turn.Error{Kind: turn.KindInvalid, Message: "the request's body ended early; send it again", Cause: err}
-	}
-	return buf.Bytes(), nil
 }
 
 var errUnfinished = errors.New("chat: the turn ended without Finished")

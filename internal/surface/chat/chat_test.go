@@ -335,8 +335,8 @@ func (e *endless) Read(p []byte) (int, error) {
 func TestTooLarge(t *testing.T) {
 	body := &endless{}
 	rec := httptest.NewRecorder()
-	chat.New(chat.Config{MaxBody: 1 << 20}).ServeHTTP(rec, httptest.NewRequest("POST", "/v1/chat/completions", body))
-	if rec.Code != 413 || !strings.Contains(rec.Body.String(), "1 MiB") || body.read > 4<<20 {
+	chat.New(chat.Config{}).ServeHTTP(rec, httptest.NewRequest("POST", "/v1/chat/completions", body))
+	if rec.Code != 413 || !strings.Contains(rec.Body.String(), "64 MiB") || body.read > 200<<20 {
 		t.Errorf("status %d after %d bytes: %s", rec.Code, body.read, rec.Body)
 	}
 }
