@@ -18,7 +18,7 @@ const maxLinks = 200
 // first, with an empty span; then each link to a file that exists, its span exactly the sandbox: URL in code points. The message is
 // returned with them; the text stays as it is.
 func (l *loop) annotate(ctx context.Context, m turn.Message) (turn.Message, []turn.Annotation) {
-	if len(l.files)+len(l.known)+len(l.shown) == 0 && l.ws == nil {
+	if !l.namesContainer() && len(l.files)+len(l.known)+len(l.shown) == 0 && l.ws == nil {
 		return m, nil
 	}
 	var all []turn.Annotation
@@ -173,6 +173,20 @@ func (l *loop) lookup(ctx context.Context, p string) (turn.File, bool) {
 			return f, true
 		}
 	}
-	f, ok := l.known[p]
-	return f, ok
+	if f, ok := l.known[p]; ok || l.ws != nil || !l.namesContainer() {
+		return f, ok
+	}
+	// An answer without a call may link what an earlier turn made in the container that the request names.
+	ws, err := l.cfg.Workspaces.Open(ctx, l.req.Hosted)
+	if err != nil {
+		l.cfg.Logger.WarnContext(ctx, "opening a container to look for a linked file", "error", err.Error())
+		return turn.File{}, false
+	}
+	l.ws = ws
+	return ws.Find(ctx, p)
+}
+
+// namesContainer says that the request has a container of its own, so that opening it makes none.
+func (l *loop) namesContainer() bool {
+	return l.set.Len() > 0 && (l.req.Hosted.Container != "" || l.req.Hosted.Session != "")
 }

@@ -26,6 +26,9 @@ func (l *loop) history(uploads []turn.File) []turn.Item {
 		case turn.Message:
 			v.Parts = placeDocuments(v.Parts, byID)
 			out = append(out, v)
+		case turn.Result:
+			v.Parts = placeDocuments(v.Parts, byID)
+			out = append(out, v)
 		default:
 			out = append(out, it)
 		}

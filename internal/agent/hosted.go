@@ -30,21 +30,12 @@ func (c *openCall) item(s turn.Status) turn.HostedCall {
 	return turn.HostedCall{ID: c.id, Tool: c.tool, Container: c.container, Code: c.code, Status: s, Outputs: []turn.Output{}}
 }
 
-// callPrefix marks the ids of calls in turns that have hosted tools. It begins call_h, which no hexadecimal id of ours does otherwise.
-const callPrefix = "call_h"
-
 // newCallID mints the id by which clients, the history and the store know a call.
 func (l *loop) newCallID() string {
 	if l.set.Len() > 0 {
-		return turn.NewID(callPrefix)
+		return turn.NewHiddenCallID()
 	}
 	return turn.NewID("call_")
-}
-
-// MayHaveSteps says whether a call id is one that this package minted in a turn with hosted tools.
-func MayHaveSteps(callID string) bool {
-	digits, ok := strings.CutPrefix(callID, callPrefix)
-	return ok && len(digits) == 32 && strings.Trim(digits, "0123456789abcdef") == ""
 }
 
 func (r *round) callStarted(ctx context.Context, name string) error {
@@ -144,12 +135,16 @@ func (r *round) runHosted(ctx context.Context, c *openCall) error {
 	case r.spend() == spentTime:
 		return r.notRun(c, turn.StatusIncomplete, "Not run: "+spentTime.sentence())
 	}
-	c.running, r.codeRan = true, true
+	c.running = true
 	if err := r.emit(turn.HostedRunning{}); err != nil {
 		return err
 	}
 	notes := r.ws.Notes()
 	o, err := r.exec(ctx, tool.Call{Tool: c.tool, Code: c.code})
+	// Only the workspace's own error can say for certain that the code never started.
+	if e, ok := errors.AsType[*turn.Error](err); !ok || ctx.Err() != nil || e.CodeRan {
+		r.codeRan = true
+	}
 	if err != nil {
 		return err
 	}

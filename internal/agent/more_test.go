@@ -1,8 +1,10 @@
 package agent_test
 
 import (
+	"bytes"
 	"context"
 	"fmt"
+	"log/slog"
 	"strings"
 	"testing"
 
@@ -229,6 +231,21 @@ func TestLinkToAnOlderFile(t *testing.T) {
 	}
 }
 
+// The same without any call in this turn, where the request names the container.
+func TestLinkWithoutACall(t *testing.T) {
+	for _, named := range []bool{true, false} {
+		b := newBench(t, []any{"[x](sandbox:/mnt/data/old.csv)"})
+		b.ws.files = map[string]turn.File{"/mnt/data/old.csv": {ID: "cfile_old", Path: "/mnt/data/old.csv", Name: "old.csv"}}
+		req := request("hi")
+		if named {
+			req.Hosted.Session = "s"
+		}
+		if a := all[turn.Annotated](b.ok(req)); (len(a) == 1) != named || (b.ws.opened == 1) != named {
+			t.Errorf("named %v: %+v, opened %d", named, a, b.ws.opened)
+		}
+	}
+}
+
 func TestContainerIsReported(t *testing.T) {
 	f := newBench(t, []any{python("print 1")}, []any{"done"}).ok(request("hi")).finished()
 	if diff := cmp.Diff(&turn.Container{ID: "cntr_1", ExpiresAt: 7}, f.Container); diff != "" {
@@ -246,5 +263,22 @@ func TestBashIsHosted(t *testing.T) {
 	req.Hosted.Tools = []string{tool.Bash, tool.Python}
 	if h := b.ok(req).hosted(); len(h) != 1 || h[0].Tool != tool.Bash || h[0].Code != "print 1" {
 		t.Errorf("%+v", h)
+	}
+}
+
+// One line a turn, without anything of what was said.
+func TestLog(t *testing.T) {
+	var out bytes.Buffer
+	b := newBench(t, []any{python("print secret")}, []any{"the secret answer"})
+	b.cfg.Logger = slog.New(slog.NewTextHandler(&out, nil))
+	b.ok(request("a secret question"))
+	got := out.String()
+	for _, want := range []string{"level=INFO", "model=m", "rounds=2", "hosted_calls=1", "sandbox_seconds=0.001", "input_tokens=20", "outcome=stop"} {
+		if !strings.Contains(got, want) {
+			t.Errorf("nothing of %s in %s", want, got)
+		}
+	}
+	if strings.Contains(got, "secret") || strings.Count(got, "\n") != 1 {
+		t.Errorf("logged %s", got)
 	}
 }

@@ -14,8 +14,15 @@ import (
 	"github.com/lathe-gateway/lathe/internal/guest/proto"
 )
 
-//go:embed kernel.py
-var kernelSource string
+// The kernel's source is both files, in one namespace.
+var (
+	//go:embed display.py
+	displaySource string
+	//go:embed kernel.py
+	mainSource string
+
+	kernelSource = displaySource + mainSource
+)
 
 // kernelStub reads the kernel's source from fd 3, where requests follow it.
 const kernelStub = `import os

@@ -6,7 +6,8 @@ environment), WARM a list of modules, RENEW "1" in a fresh container; each is an
 PING asks the guest to drain fds 1 and 2 and is answered by HELLO; HELLO to the guest says that the kernel is ready, and which one.
 
 The guest drains fds 1 and 2 before it acts on a frame, so a display or a result never overtakes what was printed before it.
-IPython's InteractiveShell runs the cells where it is installed, else Plain below. Everything that is not needed to start is imported late.
+The source of display.py stands before this file's, in one namespace. IPython's InteractiveShell runs the cells where it is installed,
+else Plain below. Everything that is not needed to start is imported late.
 """
 import builtins
 import io
@@ -31,7 +32,7 @@ class Wire:
         self.lock, self.depth, self.pending, self.running = RLock(), 0, False, False
         self.call = bytes(4)
         self.alive = True  # False in a forked child, which must not talk
-        self.last = None  # the Stream that was written to last
+        self.last = None  # the Stream that was written to last, or this
 
     def __enter__(self):
         if get_ident() == MAIN:
@@ -95,7 +96,8 @@ class Wire:
         """Called when another stream is written to than before: keeps the order between the two."""
         last, self.last = self.last, stream
         if last is not None:
-            last.flush()
+            if last is not self:
+                last.flush()
             self.sync()
 
     def text(self, stream, text):
@@ -103,6 +105,15 @@ class Wire:
         data = text.encode("utf-8", "backslashreplace")
         for at in range(0, len(data), CHUNK):
             self.send(OUTPUT, stream + data[at:at + CHUNK])
+        self.last = self  # what is printed next must not be drained before this
+        if stream == DISPLAYED:
+            self.sync()
+
+    def image(self, mime, data):
+        flush()
+        self.send(DISPLAY, bytes((len(mime),)) + mime.encode() + bytes(data))
+        self.last = self
+        self.sync()
 
 
 def unlist(payload):
@@ -186,118 +197,8 @@ def traceback(error):
     wire.text(STDERR, "".join(format_exception(type(error), error, tb)))
 
 
-# ---- displays
-
-
-def emit(stream, data):
-    """Sends the best form of a MIME bundle: an image, else text."""
-    for mime in ("image/png", "image/jpeg"):
-        if mime in data:
-            return image(mime, data[mime])
-    plain = data.get("text/plain", "")
-    if not plain or plain.startswith("<IPython.core.display."):
-        plain = data.get("text/markdown") or data.get("text/latex") or plain
-    if plain:
-        wire.text(stream, plain)
-
-
-def image(mime, data):
-    if isinstance(data, str):
-        import binascii
-        data = binascii.a2b_base64(data)
-    if mime != "image/png":
-        try:
-            from PIL import Image
-            data, mime = pil_png(Image.open(io.BytesIO(data))), "image/png"
-        except ImportError:
-            pass
-    flush()
-    wire.send(DISPLAY, bytes((len(mime),)) + mime.encode() + bytes(data))
-
-
-def pil_png(picture):
-    out = io.BytesIO()
-    if picture.mode not in ("1", "L", "LA", "I", "P", "RGB", "RGBA"):
-        picture = picture.convert("RGB")
-    picture.save(out, "PNG")
-    return out.getvalue()
-
-
-class Figures:
-    """Shows matplotlib's figures as inline backends do: at plt.show(), and those still open at the end of a cell; each once."""
-
-    def __init__(self):
-        self.shown = []
-
-    def png(self, figure):
-        self.shown.append(figure)
-        out = io.BytesIO()
-        figure.savefig(out, format="png", bbox_inches="tight")
-        return out.getvalue()
-
-    def show(self, *_, block=None, **__):
-        if block is not False:  # a moving picture: its last state is shown at the end of the cell
-            self.flush()
-
-    def show_one(self, figure, *_, **__):
-        image("image/png", self.png(figure))
-
-    def flush(self):
-        pyplot = sys.modules.get("matplotlib.pyplot")
-        if pyplot is None or not hasattr(pyplot, "get_fignums"):
-            return
-        for number in pyplot.get_fignums():
-            figure = pyplot.figure(number)
-            try:
-                if len(figure.get_children()) > 1 and not any(figure is f for f in self.shown):
-                    self.show_one(figure)
-            finally:
-                pyplot.close(figure)
-
-
-class Hooks:
-    """A meta path finder that changes a few modules right after they are imported, so that they need not be imported to start."""
-
-    def __init__(self, figures):
-        self.fixes = {"matplotlib.pyplot": self.pyplot, "PIL.Image": self.pil}
-        self.figures = figures
-
-    def find_spec(self, name, path=None, target=None):
-        fix = self.fixes.pop(name, None)
-        if fix is None:
-            return None
-        for finder in sys.meta_path:
-            spec = finder.find_spec(name, path, target) if finder is not self else None
-            if spec is not None:
-                break
-        else:
-            return None
-        load = spec.loader.exec_module
-
-        def exec_module(module):
-            try:
-                load(module)
-            except BaseException:
-                self.fixes[name] = fix
-                raise
-            fix(module)
-
-        spec.loader.exec_module = exec_module
-        return spec
-
-    def pyplot(self, module):
-        module.show = self.figures.show
-        sys.modules["matplotlib.figure"].Figure.show = lambda figure, *_, **__: self.figures.show_one(figure)
-
-    def pil(self, module):
-        module.Image.show = lambda picture, *_, **__: image("image/png", pil_png(picture))
-
-
-# ---- the two engines: run(code) returns the exception that ended the cell, or None
-
-
 class Plain:
-    """Runs cells without IPython."""
+    """Runs cells without IPython. run returns the exception that ended the cell, or None, here as in the engine below."""
 
     flavour = b"plain"
 
@@ -453,9 +354,6 @@ def ipython(figures):
                 shell.InteractiveTB.structured_traceback(*sys.exc_info())
 
     return Engine()
-
-
-# ---- the loop
 
 
 def cell(engine, figures, code, where, env):

@@ -2,11 +2,14 @@ package guest
 
 import (
 	"bytes"
+	"errors"
+	"fmt"
 	"os"
 	"os/signal"
 	"slices"
 	"strconv"
 	"syscall"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 
@@ -136,22 +139,32 @@ func waitExited(pid int) error {
 	return unix.Waitid(unix.P_PID, pid, nil, unix.WEXITED|unix.WNOWAIT, nil)
 }
 
-// confine takes from this process and all it will start every way to gain rights: no_new_privs, and an empty bounding set for what is
-// executed later. The process itself keeps its capabilities. It works only in a program without cgo.
+// confine takes from this process and all it will start every way to gain rights: no_new_privs, and no bounding, inheritable or ambient
+// capability for what is executed later. The process itself keeps its capabilities. It works only in a program without cgo.
 func confine() error {
-	if err := allThreads(unix.PR_SET_NO_NEW_PRIVS, 1); err != nil {
-		return err
+	if err := allThreads(unix.SYS_PRCTL, unix.PR_SET_NO_NEW_PRIVS, 1); err != nil {
+		return fmt.Errorf("no_new_privs: %w", err)
 	}
 	for c := uintptr(0); c <= unix.CAP_LAST_CAP; c++ {
-		if err := allThreads(unix.PR_CAPBSET_DROP, c); err != nil && err != unix.EINVAL {
-			return err
+		if err := allThreads(unix.SYS_PRCTL, unix.PR_CAPBSET_DROP, c); err != nil && !errors.Is(err, unix.EINVAL) {
+			return fmt.Errorf("bounding set: %w", err)
 		}
+	}
+	header := &unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+	var data [2]unix.CapUserData
+	if err := unix.Capget(header, &data[0]); err != nil {
+		return fmt.Errorf("capabilities: %w", err)
+	}
+	// The ambient set is never larger than the inheritable one. A guest that is not root has both, to keep its own across execve.
+	data[0].Inheritable, data[1].Inheritable = 0, 0
+	if err := allThreads(unix.SYS_CAPSET, uintptr(unsafe.Pointer(header)), uintptr(unsafe.Pointer(&data[0]))); err != nil {
+		return fmt.Errorf("inheritable capabilities: %w", err)
 	}
 	return nil
 }
 
-func allThreads(option, arg uintptr) error {
-	if _, _, errno := syscall.AllThreadsSyscall6(unix.SYS_PRCTL, option, arg, 0, 0, 0, 0); errno != 0 {
+func allThreads(trap, a1, a2 uintptr) error {
+	if _, _, errno := syscall.AllThreadsSyscall6(trap, a1, a2, 0, 0, 0, 0); errno != 0 {
 		return errno
 	}
 	return nil

@@ -13,7 +13,9 @@ import (
 // Sandboxes are Linux. What is here lets the packages build elsewhere and their tests run on the fake backend: no limits are set, and a
 // call's programs are found by their process group alone.
 
-func (ps *processes) attributes(scope) *syscall.SysProcAttr { return &syscall.SysProcAttr{Setsid: true} }
+func (ps *processes) attributes(scope) *syscall.SysProcAttr {
+	return &syscall.SysProcAttr{Setsid: true}
+}
 
 func (ps *processes) find(scope) []int { return nil }
 

@@ -98,9 +98,9 @@ func failure(o *Outcome) string {
 	}
 	word := map[string]string{
 		"error":       "failed",
-		"timeout":     "stopped, its time was up",
-		"killed":      "killed",
-		"interrupted": "interrupted",
+		"timeout":     "was stopped, its time was up",
+		"killed":      "was killed",
+		"interrupted": "was interrupted",
 	}[o.Status]
 	switch {
 	case !o.Failed():
@@ -153,7 +153,7 @@ func Link(f turn.File) string {
 // escapePath escapes only what would end a link, so that names stay readable.
 func escapePath(p string) string {
 	var b strings.Builder
-	for i := 0; i < len(p); i++ {
+	for i := range len(p) {
 		if c := p[i]; c <= ' ' || c == 0x7f || strings.IndexByte(`%()<>[]"\`+"`", c) >= 0 {
 			fmt.Fprintf(&b, "%%%02X", c)
 		} else {

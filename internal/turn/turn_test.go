@@ -253,3 +253,14 @@ func TestCloneCanBeChanged(t *testing.T) {
 		t.Errorf("the original changed: %+v", r)
 	}
 }
+
+func TestHiddenCallID(t *testing.T) {
+	if id := NewHiddenCallID(); !IsHiddenCallID(id) || len(id) > 64 || id == NewHiddenCallID() {
+		t.Errorf("minted %q", id)
+	}
+	for _, id := range []string{"", "call_h", "call_0", NewID("call_"), NewID("call_h") + "0", "call_h" + strings.Repeat("g", 32)} {
+		if IsHiddenCallID(id) {
+			t.Errorf("%q was taken for one of ours", id)
+		}
+	}
+}

@@ -17,6 +17,9 @@ import (
 // writeTimeout is how long one write to a client may take.
 const writeTimeout = 30 * time.Second
 
+// forwardFirstByte is long, since an answer that is not streamed is silent until it is whole: the client decides how long it waits.
+const forwardFirstByte = time.Hour
+
 var buffers = sync.Pool{New: func() any { b := make([]byte, 32<<10); return &b }}
 
 // Forward sends a client's request up as it is: only the value of model changes, and only where Config.Model is another; the client's
@@ -32,7 +35,7 @@ func (p *Provider) Forward(ctx context.Context, w http.ResponseWriter, in provid
 		}
 		body = peeked.SpliceModel(body, p.cfg.Model)
 	}
-	watch := newWatch(ctx, p.cfg.FirstByteTimeout, p.cfg.IdleTimeout)
+	watch := newWatch(ctx, max(p.cfg.FirstByteTimeout, forwardFirstByte), p.cfg.IdleTimeout)
 	defer watch.close()
 	req, err := p.newRequest(watch.ctx, http.MethodPost, in.Path, bytes.NewReader(body))
 	if err != nil {

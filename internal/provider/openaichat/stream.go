@@ -200,7 +200,11 @@ func (p *Provider) readError(w *watch, d *decoder, err error) error {
 	if errors.Is(err, sse.ErrFrameTooLarge) {
 		return malformed(err)
 	}
-	return p.transportError(w.ctx, err)
+	e := p.transportError(w.ctx, err)
+	if e.Code == codeUnreachable {
+		e.Code, e.Message = codeIncomplete, brokeOff
+	}
+	return e
 }
 
 func (p *Provider) chunk(data []byte, model string, d *decoder, send func(turn.Event) error) error {
