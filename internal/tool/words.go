@@ -78,15 +78,20 @@ func (o *Outcome) Failed() bool { return o.Status != "ok" && o.Status != "" }
 
 func outputText(outputs []turn.Output) string {
 	var b strings.Builder
+	open := false // a line that has no end yet
 	for _, o := range outputs {
-		if !o.IsImage() {
-			b.WriteString(o.Text)
+		text := o.Text
+		if o.IsImage() {
+			text = "[an image was displayed here; the user sees it]\n"
+		}
+		if text == "" {
 			continue
 		}
-		if s := b.String(); s != "" && !strings.HasSuffix(s, "\n") {
-			b.WriteByte('\n')
+		if open {
+			b.WriteByte('\n') // what follows is of another kind: the value of the last expression, an image
 		}
-		b.WriteString("[an image was displayed here; the user sees it]\n")
+		b.WriteString(text)
+		open = !strings.HasSuffix(text, "\n")
 	}
 	return strings.ToValidUTF8(b.String(), "\uFFFD")
 }

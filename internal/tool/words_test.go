@@ -27,6 +27,10 @@ func TestWords(t *testing.T) {
 		{name: "nothing", outcome: Outcome{Status: "ok"}, want: "(no output)"},
 		{name: "output", outcome: Outcome{Status: "ok", Outputs: text("42\n")}, want: "42"},
 		{
+			name:    "the last value on a line of its own",
+			outcome: Outcome{Status: "ok", Outputs: []turn.Output{{Text: "printed"}, {Text: ""}, {Text: "42"}}}, want: "printed\n42",
+		},
+		{
 			name: "failure keeps what was printed before",
 			outcome: Outcome{Status: "error", Outputs: text("before\nTraceback ...\n"), ExitCode: 1,
 				Error: "ZeroDivisionError: division by zero"},

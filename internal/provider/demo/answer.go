@@ -44,7 +44,11 @@ func (c *conversation) reply() reply {
 	}
 	if ran < len(programs) && !failed && c.code != "" {
 		p := programs[ran]
-		r.text += "I run " + p.about + "."
+		if ran == 0 {
+			r.text += "I run " + p.about + "."
+		} else {
+			r.text += "Now the next block."
+		}
 		r.calls = append(r.calls, toolCall{name: c.code, arguments: arguments(p.code)})
 	}
 	if r.calls = append(r.calls, calls...); len(calls) > 0 {

@@ -6,7 +6,6 @@
 package chat
 
 import (
-	"bytes"
 	"errors"
 	"log/slog"
 	"net/http"
@@ -22,15 +21,6 @@ import (
 
 // Protocol is this surface's name in turn.Extra, turn.Foreign and provider.Forwarder.
 const Protocol = "openai-chat"
-
-// LiveHeader is the request header that, set to 1, asks for the output of hosted code while it is printed.
-const LiveHeader = "X-Lathe-Live"
-
-// maxBody bounds a request; firstAlloc is what a Content-Length is trusted with at once.
-const (
-	maxBody    = 64 << 20
-	firstAlloc = 1 << 20
-)
 
 // Models finds the model for a name. *provider.Router is one.
 type Models interface {
@@ -80,7 +70,7 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // serve returns the errors that came before anything was written.
 func (h *handler) serve(w http.ResponseWriter, r *http.Request) error {
-	body, err := readBody(w, r)
+	body, err := oai.ReadBody(w, r)
 	if err != nil {
 		return err
 	}
@@ -89,7 +79,7 @@ func (h *handler) serve(w http.ResponseWriter, r *http.Request) error {
 		return shapeError(body, err)
 	}
 	if peeked.Model == "" {
-		return missing("model")
+		return oai.Missing("model")
 	}
 	m, err := h.Models.Model(peeked.Model)
 	if err != nil {
@@ -102,26 +92,12 @@ func (h *handler) serve(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	req.turn.Live = req.stream && r.Header.Get(LiveHeader) == "1"
+	req.turn.Live = req.stream && r.Header.Get(oai.LiveHeader) == "1"
 	head := head{id: h.NewID("chatcmpl-"), created: h.Now().Unix(), model: req.turn.Model}
 	if req.stream {
 		return h.stream(w, r, req, head)
 	}
 	return h.whole(w, r, req, head)
-}
-
-func readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
-	var buf bytes.Buffer
-	buf.Grow(int(min(max(r.ContentLength, 0), firstAlloc)) + bytes.MinRead)
-	_, err := buf.ReadFrom(http.MaxBytesReader(w, r.Body, maxBody))
-	if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
-		return nil, turn.Errorf(turn.KindTooLarge,
-			"the request is larger than %d MiB; upload files with POST /v1/files and name them by id", maxBody>>20)
-	}
-	if err != nil {
-		return nil, &turn.Error{Kind: turn.KindInvalid, Message: "the request's body ended early; send it again", Cause: err}
-	}
-	return buf.Bytes(), nil
 }
 
 var errUnfinished = errors.New("chat: the turn ended without Finished")
