@@ -16,7 +16,6 @@ import (
 	"github.com/lathe-gateway/lathe/internal/datadir"
 	"github.com/lathe-gateway/lathe/internal/provider"
 	"github.com/lathe-gateway/lathe/internal/sandbox"
-	"github.com/lathe-gateway/lathe/internal/turn"
 )
 
 type doctorCmd struct {
@@ -102,7 +101,7 @@ func dataDirFinding(cfg *config.Config) sandbox.Finding {
 		f.Level, f.Detail, f.Mend = levelFail, err.Error(), "set data_dir to a folder that this user may write to"
 		return f
 	default:
-		dir.Close()
+		_ = dir.Close() // it was only looked at
 	}
 	free, err := datadir.Free(cfg.DataDir)
 	if err != nil {
@@ -123,7 +122,7 @@ func sandboxFindings(ctx context.Context, cfg *config.Config) []sandbox.Finding 
 		return []sandbox.Finding{{Name: "sandbox", Level: levelFail, Detail: err.Error(), Mend: "make the folder for temporary files writable"}}
 	}
 	defer os.RemoveAll(state)
-	backend, err := newBackend(ctx, cfg, state, slog.New(slog.DiscardHandler))
+	backend, err := newBackend(cfg, state, slog.New(slog.DiscardHandler))
 	if err != nil {
 		return []sandbox.Finding{absent(err)}
 	}
@@ -162,10 +161,7 @@ func modelFinding(ctx context.Context, m provider.Model, baseURL string) sandbox
 		f.Detail += " at " + baseURL
 	}
 	if err := m.Provider.Check(ctx); err != nil {
-		if cause := turn.AsError(err).Cause; cause != nil {
-			err = cause // the message is for clients; here the operator asks
-		}
-		f.Level, f.Detail = levelFail, f.Detail+": "+err.Error()
+		f.Level, f.Detail = levelFail, f.Detail+": "+operatorError(err).Error()
 		f.Mend = "start that server, or correct base_url and api_key of this model"
 	}
 	return f
