@@ -188,6 +188,26 @@ def no_input(prompt="", /):
     raise EOFError("input() is not available here: nobody can answer; put the value into the code")
 
 
+class Reserve:
+    """Address space that is given back to tell of a MemoryError while what caused it is still held. With none left at all, CPython 3.11
+    searches for the handler for ever: it cannot make the number of the instruction that it wants to push for it."""
+
+    SIZE = 2 << 20
+    held = None
+
+    def take(self):
+        if self.held is None:
+            try:
+                room = bytearray(self.SIZE)  # as much again must be left, for the cell that frees what is in the way
+                self.held = bytearray(self.SIZE)
+                del room
+            except MemoryError:
+                pass
+
+    def free(self):
+        self.held = None
+
+
 def traceback(error):
     """Sends a plain traceback of the user's frames."""
     from traceback import format_exception
@@ -217,6 +237,7 @@ class Plain:
         except SystemExit as error:
             return error
         except BaseException as error:
+            reserve.free()
             traceback(error)
             return error
         return None
@@ -306,6 +327,7 @@ def ipython(figures):
         display_pub_class = Publisher
 
         def showtraceback(self, exc_tuple=None, *args, **kwargs):
+            reserve.free()
             kind, error = (exc_tuple or sys.exc_info())[:2]
             if issubclass(kind, KeyboardInterrupt):
                 # The first of IPython's tracebacks takes longer than the guest waits after an interrupt.
@@ -363,6 +385,7 @@ def cell(engine, figures, code, where, env):
             os.environ.pop(name, None)
     os.environ.update(env)
     cell_env = env
+    reserve.take()
     if where:
         os.chdir(where)
     signal.signal(signal.SIGINT, wire.interrupted)
@@ -374,6 +397,7 @@ def cell(engine, figures, code, where, env):
         if wire.alive:
             figures.flush()
     except BaseException as late:
+        reserve.free()
         # An interrupt between the engine's own try blocks, or a figure that cannot be drawn.
         wire.text(STDERR, describe(late) + "\n")
         error = error or late
@@ -443,6 +467,7 @@ def serve():
 
 
 cell_env = {}
+reserve = Reserve()
 wire = Wire()
 os.register_at_fork(after_in_child=wire.forked)
 signal.signal(signal.SIGINT, wire.interrupted)

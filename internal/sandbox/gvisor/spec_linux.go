@@ -113,8 +113,8 @@ func newSpec(in specInput, s sandbox.Spec) *ociSpec {
 	spec := &ociSpec{
 		Version: "1.2.0",
 		Process: ociProcess{
-			User: ociUser{UID: in.ids.guest, GID: in.ids.guest},
-			Args: []string{guestDir + "/guest"},
+			User:            ociUser{UID: in.ids.guest, GID: in.ids.guest},
+			Args:            []string{guestDir + "/guest"},
 			Env:             []string{"LATHE_CODE_UID=" + strconv.FormatUint(uint64(in.ids.code), 10)},
 			Cwd:             "/",
 			Capabilities:    capabilitiesFor(in.ids.guest),

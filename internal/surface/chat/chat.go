@@ -11,6 +11,7 @@ import (
 	"log/slog"
 	"net/http"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/lathe-gateway/lathe/internal/provider"
@@ -22,15 +23,6 @@ import (
 
 // Protocol is this surface's name in turn.Extra, turn.Foreign and provider.Forwarder.
 const Protocol = "openai-chat"
-
-// LiveHeader is the request header that, set to 1, asks for the output of hosted code while it is printed.
-const LiveHeader = "X-Lathe-Live"
-
-// maxBody bounds a request; firstAlloc is what a Content-Length is trusted with at once.
-const (
-	maxBody    = 64 << 20
-	firstAlloc = 1 << 20
-)
 
 // Models finds the model for a name. *provider.Router is one.
 type Models interface {
@@ -80,7 +72,7 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // serve returns the errors that came before anything was written.
 func (h *handler) serve(w http.ResponseWriter, r *http.Request) error {
-	body, err := readBody(w, r)
+	body, err := oai.ReadBody(w, r)
 	if err != nil {
 		return err
 	}
@@ -89,20 +81,20 @@ func (h *handler) serve(w http.ResponseWriter, r *http.Request) error {
 		return shapeError(body, err)
 	}
 	if peeked.Model == "" {
-		return missing("model")
+		return oai.Missing("model")
 	}
 	m, err := h.Models.Model(peeked.Model)
 	if err != nil {
 		return err
 	}
-	if f, ok := m.Provider.(provider.Forwarder); ok && f.Protocol() == Protocol && (!peeked.Hosted || m.Native) {
+	if f, ok := m.Provider.(provider.Forwarder); ok && f.Protocol() == Protocol && (m.Native || !peeked.Hosted && !namesOurs(body)) {
 		return f.Forward(r.Context(), w, provider.Forward{Path: "/chat/completions", Header: r.Header, Body: body})
 	}
 	req, err := decode(body)
 	if err != nil {
 		return err
 	}
-	req.turn.Live = req.stream && r.Header.Get(LiveHeader) == "1"
+	req.turn.Live = req.stream && r.Header.Get(oai.LiveHeader) == "1"
 	head := head{id: h.NewID("chatcmpl-"), created: h.Now().Unix(), model: req.turn.Model}
 	if req.stream {
 		return h.stream(w, r, req, head)
@@ -110,18 +102,34 @@ func (h *handler) serve(w http.ResponseWriter, r *http.Request) error {
 	return h.whole(w, r, req, head)
 }
 
-func readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
-	var buf bytes.Buffer
-	buf.Grow(int(min(max(r.ContentLength, 0), firstAlloc)) + bytes.MinRead)
-	_, err := buf.ReadFrom(http.MaxBytesReader(w, r.Body, maxBody))
-	if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
-		return nil, turn.Errorf(turn.KindTooLarge,
-			"the request is larger than %d MiB; upload files with POST /v1/files and name them by id", maxBody>>20)
+// namesOurs says that a request names something that only we have: a call behind which hidden steps are stored, or an uploaded file. The
+// model's server would not understand it. An id stands in the body as a JSON string of its own.
+func namesOurs(body []byte) bool {
+	for _, kind := range []struct {
+		prefix string
+		is     func(id string) bool
+	}{{`"call_h`, turn.IsHiddenCallID}, {`"file_`, isUpload}} {
+		rest := body
+		for {
+			i := bytes.Index(rest, []byte(kind.prefix))
+			if i < 0 {
+				break
+			}
+			rest = rest[i+1:]
+			if end := bytes.IndexByte(rest[:min(len(rest), maxID+1)], '"'); end >= 0 && kind.is(string(rest[:end])) {
+				return true
+			}
+		}
 	}
-	if err != nil {
-		return nil, &turn.Error{Kind: turn.KindInvalid, Message: "the request's body ended early; send it again", Cause: err}
-	}
-	return buf.Bytes(), nil
+	return false
+}
+
+// maxID is the length of the longest id that we mint.
+const maxID = 64
+
+func isUpload(id string) bool {
+	digits, ok := strings.CutPrefix(id, "file_")
+	return ok && len(digits) == 32 && strings.Trim(digits, "0123456789abcdef") == ""
 }
 
 var errUnfinished = errors.New("chat: the turn ended without Finished")

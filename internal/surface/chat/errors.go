@@ -2,7 +2,6 @@ package chat
 
 import (
 	"errors"
-	"fmt"
 
 	"github.com/lathe-gateway/lathe/internal/turn"
 	"github.com/lathe-gateway/lathe/internal/wire/oaichat"
@@ -21,11 +20,3 @@ func shapeError(body []byte, err error) error {
 	}
 	return &turn.Error{Kind: turn.KindInvalid, Message: "the body is not valid JSON: " + err.Error()}
 }
-
-func missing(param string) error {
-	e := turn.Invalid(param, "missing required parameter: %q", param)
-	e.Code = "missing_required_parameter"
-	return e
-}
-
-func at(list string, i int) string { return fmt.Sprintf("%s[%d]", list, i) }

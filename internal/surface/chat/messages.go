@@ -2,19 +2,18 @@ package chat
 
 import (
 	"encoding/base64"
-	"slices"
-	"strings"
 
+	"github.com/lathe-gateway/lathe/internal/surface/oai"
 	"github.com/lathe-gateway/lathe/internal/turn"
 	"github.com/lathe-gateway/lathe/internal/wire/oaichat"
 )
 
 func (d *decoder) messages() error {
 	if len(d.in.Messages) == 0 {
-		return missing("messages")
+		return oai.Missing("messages")
 	}
 	for i, m := range d.in.Messages {
-		path := at("messages", i)
+		path := oai.At("messages", i)
 		var err error
 		switch m.Role {
 		case "system", "developer", "user":
@@ -26,7 +25,7 @@ func (d *decoder) messages() error {
 		case "function":
 			err = turn.Unsupported(path+".role", "messages of role \"function\" are not supported here; use tools and role \"tool\"")
 		case "":
-			err = missing(path + ".role")
+			err = oai.Missing(path + ".role")
 		default:
 			err = turn.Invalid(path+".role", "the role must be system, developer, user, assistant or tool, got %q", m.Role)
 		}
@@ -75,10 +74,10 @@ func (d *decoder) answered(path string, m oaichat.Message) error {
 	}
 	for i, c := range m.ToolCalls {
 		if c.Type != "" && c.Type != oaichat.ToolFunction {
-			return turn.Unsupported(at(path+".tool_calls", i)+".type", "calls of type %q are not supported here", c.Type)
+			return turn.Unsupported(oai.At(path+".tool_calls", i)+".type", "calls of type %q are not supported here", c.Type)
 		}
 		if c.ID == "" || c.Function.Name == "" {
-			return turn.Invalid(at(path+".tool_calls", i), "a call needs an id and a function with a name")
+			return turn.Invalid(oai.At(path+".tool_calls", i), "a call needs an id and a function with a name")
 		}
 		d.add(turn.Call{CallID: c.ID, Name: c.Function.Name, Arguments: c.Function.Arguments})
 	}
@@ -127,7 +126,7 @@ func (d *decoder) hostedCalls(path string, m oaichat.Message) error {
 		if c.ID == "" || c.ContainerID == "" {
 			continue // openai-node's stream helper keeps only the last delta of a field that it does not know
 		}
-		call, err := hostedCall(at(path+".code_interpreter_calls", i), c)
+		call, err := hostedCall(oai.At(path+".code_interpreter_calls", i), c)
 		if err != nil {
 			return err
 		}
@@ -141,32 +140,27 @@ func (d *decoder) hostedCalls(path string, m oaichat.Message) error {
 }
 
 func hostedCall(path string, c oaichat.CodeInterpreterCall) (turn.HostedCall, error) {
-	out := turn.HostedCall{ID: c.ID, Tool: hostedPython, Container: c.ContainerID, Code: c.Code, Status: turn.StatusCompleted}
-	switch s := turn.Status(c.Status); s {
-	case turn.StatusIncomplete, turn.StatusFailed, turn.StatusInProgress:
-		out.Status = s
+	status, err := oai.ReplayedStatus(path+".status", c.Status)
+	if err != nil {
+		return turn.HostedCall{}, err
 	}
-	if c.Outputs == nil {
-		return out, nil
+	out := turn.HostedCall{ID: c.ID, Tool: oai.Python, Container: c.ContainerID, Code: c.Code, Status: status}
+	if c.Outputs != nil {
+		out.Outputs = []turn.Output{}
 	}
-	out.Outputs = []turn.Output{}
 	for i, o := range c.Outputs {
-		if o.Type == "logs" {
-			out.Outputs = append(out.Outputs, turn.Output{Text: o.Logs})
-			continue
+		piece, err := oai.ReplayedOutput(oai.At(path+".outputs", i), o.Type, o.Logs, o.URL)
+		if err != nil {
+			return turn.HostedCall{}, err
 		}
-		mime, data, ok := dataURI(o.URL)
-		if o.Type != "image" || !ok {
-			return out, turn.Invalid(at(path+".outputs", i), "an output must be logs, or an image with a data URI as its url")
-		}
-		out.Outputs = append(out.Outputs, turn.Output{MIME: mime, Data: data})
+		out.Outputs = append(out.Outputs, piece)
 	}
 	return out, nil
 }
 
 func (d *decoder) result(path string, m oaichat.Message) error {
 	if m.ToolCallID == "" {
-		return missing(path + ".tool_call_id")
+		return oai.Missing(path + ".tool_call_id")
 	}
 	parts, err := d.parts(path, m.Content)
 	if err != nil {
@@ -182,7 +176,7 @@ func (d *decoder) parts(path string, c oaichat.Content) ([]turn.Part, error) {
 	}
 	var out []turn.Part
 	for i, p := range c.Parts {
-		part, err := d.part(at(path+".content", i), p)
+		part, err := d.part(oai.At(path+".content", i), p)
 		if err != nil {
 			return nil, err
 		}
@@ -199,7 +193,7 @@ func (d *decoder) part(path string, p oaichat.Part) (turn.Part, error) {
 		return turn.Refusal{Text: p.Refusal}, nil
 	case oaichat.PartImage:
 		if p.ImageURL == nil || p.ImageURL.URL == "" {
-			return nil, missing(path + ".image_url.url")
+			return nil, oai.Missing(path + ".image_url.url")
 		}
 		return turn.Image{URL: p.ImageURL.URL, Detail: p.ImageURL.Detail}, nil
 	case oaichat.PartFile:
@@ -212,17 +206,11 @@ func (d *decoder) part(path string, p oaichat.Part) (turn.Part, error) {
 func (d *decoder) file(path string, f *oaichat.File) (turn.Part, error) {
 	switch {
 	case f == nil || f.FileID == "" && f.FileData == "":
-		return nil, missing(path + ".file.file_data")
+		return nil, oai.Missing(path + ".file.file_data")
 	case f.FileData == "":
-		h := d.out.Hosted
-		if h != nil && !slices.Contains(h.FileIDs, f.FileID) {
-			if h.FileIDs = append(h.FileIDs, f.FileID); len(h.FileIDs) > maxFileIDs {
-				return nil, turn.Invalid(path, "a request may name at most %d files", maxFileIDs)
-			}
-		}
-		return turn.Document{FileID: f.FileID, Name: f.Filename}, nil
+		return turn.Document{FileID: f.FileID, Name: f.Filename}, oai.AddFile(d.out.Hosted, path, f.FileID)
 	}
-	mime, data, ok := dataURI(f.FileData)
+	mime, data, ok := oai.DataURI(f.FileData)
 	if !ok {
 		raw, err := base64.StdEncoding.DecodeString(f.FileData)
 		if err != nil {
@@ -231,18 +219,4 @@ func (d *decoder) file(path string, f *oaichat.File) (turn.Part, error) {
 		data = raw
 	}
 	return turn.Document{Name: f.Filename, MIME: mime, Data: data}, nil
-}
-
-// dataURI reads data:<mime>;base64,<data>.
-func dataURI(s string) (mime string, data []byte, ok bool) {
-	rest, ok := strings.CutPrefix(s, "data:")
-	if !ok {
-		return "", nil, false
-	}
-	mime, encoded, ok := strings.Cut(rest, ";base64,")
-	if !ok || mime == "" {
-		return "", nil, false
-	}
-	data, err := base64.StdEncoding.DecodeString(encoded)
-	return mime, data, err == nil
 }

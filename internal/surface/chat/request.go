@@ -3,6 +3,7 @@ package chat
 import (
 	"encoding/json"
 
+	"github.com/lathe-gateway/lathe/internal/surface/oai"
 	"github.com/lathe-gateway/lathe/internal/turn"
 	"github.com/lathe-gateway/lathe/internal/wire/oaichat"
 )
@@ -12,9 +13,6 @@ type request struct {
 	turn                 *turn.Request
 	stream, includeUsage bool
 }
-
-// sessionKey is the pair of metadata that names a container (turn.Hosted.Session).
-const sessionKey = "session_id"
 
 // decode turns a body into a request, or says with a *turn.Error which field is wrong.
 func decode(body []byte) (*request, error) {
@@ -44,8 +42,9 @@ func decode(body []byte) (*request, error) {
 
 // decoder fills out from in, one group of fields a method.
 type decoder struct {
-	in  *oaichat.Request
-	out *turn.Request
+	in      *oaichat.Request
+	out     *turn.Request
+	session string // metadata.session_id
 }
 
 // refuse names what an answer that is made here cannot hold. Requests that are passed on untouched never come to it.
@@ -59,7 +58,7 @@ func (d *decoder) refuse() error {
 	}
 	for i, m := range in.Modalities {
 		if m != "text" {
-			return turn.Unsupported(at("modalities", i), "the modality %q is not available here: answers are text", m)
+			return turn.Unsupported(oai.At("modalities", i), "the modality %q is not available here: answers are text", m)
 		}
 	}
 	for _, f := range []struct{ name, advice string }{
@@ -82,29 +81,9 @@ func (d *decoder) refuse() error {
 	return nil
 }
 
-const (
-	maxPairs = 16
-	maxKey   = 64
-	maxValue = 512
-)
-
-func (d *decoder) metadata() error {
-	if len(d.in.Metadata) > maxPairs {
-		return turn.Invalid("metadata", "metadata may have at most %d pairs, got %d", maxPairs, len(d.in.Metadata))
-	}
-	for k, v := range d.in.Metadata {
-		if len(k) > maxKey || len(v) > maxValue {
-			return turn.Invalid("metadata", "a key of metadata may have at most %d characters, its value %d", maxKey, maxValue)
-		}
-		if k == sessionKey {
-			continue // it names a container here and means nothing to a model
-		}
-		if d.out.Metadata == nil {
-			d.out.Metadata = map[string]string{}
-		}
-		d.out.Metadata[k] = v
-	}
-	return nil
+func (d *decoder) metadata() (err error) {
+	d.out.Metadata, d.session, err = oai.Metadata(d.in.Metadata)
+	return err
 }
 
 func (d *decoder) format() error {
@@ -119,7 +98,7 @@ func (d *decoder) format() error {
 	case "json_schema":
 		s := f.JSONSchema
 		if s == nil {
-			return missing("response_format.json_schema")
+			return oai.Missing("response_format.json_schema")
 		}
 		d.out.Format = &turn.Format{Type: f.Type, Name: s.Name, Description: s.Description, Schema: s.Schema, Strict: s.Strict}
 	default:

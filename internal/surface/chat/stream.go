@@ -1,11 +1,11 @@
 package chat
 
 import (
-	"encoding/base64"
 	"strings"
 	"unicode/utf8"
 
 	"github.com/lathe-gateway/lathe/internal/sse"
+	"github.com/lathe-gateway/lathe/internal/surface/oai"
 	"github.com/lathe-gateway/lathe/internal/turn"
 	"github.com/lathe-gateway/lathe/internal/wire/oaichat"
 )
@@ -198,7 +198,7 @@ func outputs(in []turn.Output) []oaichat.CodeInterpreterItem {
 	out := make([]oaichat.CodeInterpreterItem, 0, len(in))
 	for _, o := range in {
 		if o.IsImage() {
-			out = append(out, oaichat.CodeInterpreterItem{Type: "image", URL: "data:" + o.MIME + ";base64," + base64.StdEncoding.EncodeToString(o.Data)})
+			out = append(out, oaichat.CodeInterpreterItem{Type: "image", URL: oai.ImageURI(o)})
 			continue
 		}
 		if o.Text != "" {

@@ -4,23 +4,19 @@ import (
 	"encoding/json"
 	"slices"
 
+	"github.com/lathe-gateway/lathe/internal/surface/oai"
 	"github.com/lathe-gateway/lathe/internal/turn"
 	"github.com/lathe-gateway/lathe/internal/wire/oaichat"
 )
 
-// hostedPython is the name of code_interpreter in turn.Hosted (package tool).
-const hostedPython = "python"
-
-const maxFileIDs = 50
-
 func (d *decoder) tools() error {
 	for i, t := range d.in.Tools {
-		path := at("tools", i)
+		path := oai.At("tools", i)
 		switch t.Type {
 		case oaichat.ToolFunction:
 			f := t.Function
 			if f == nil || f.Name == "" {
-				return missing(path + ".function.name")
+				return oai.Missing(path + ".function.name")
 			}
 			if d.function(f.Name) {
 				return turn.Invalid(path+".function.name", "there are two functions called %q; give each its own name", f.Name)
@@ -35,7 +31,7 @@ func (d *decoder) tools() error {
 				return err
 			}
 		case "":
-			return missing(path + ".type")
+			return oai.Missing(path + ".type")
 		default:
 			return turn.Unsupported(path+".type", "tools of type %q are not supported here; use function and code_interpreter", t.Type)
 		}
@@ -51,50 +47,39 @@ func (d *decoder) codeInterpreter(path string, c *oaichat.ToolContainer) error {
 	if d.out.Hosted != nil {
 		return turn.Invalid(path, "there are two code_interpreter tools; an answer is made in one container, so send one")
 	}
-	h := &turn.Hosted{Tools: []string{hostedPython}, Session: d.in.Metadata[sessionKey], MaxCalls: d.in.MaxToolCalls}
-	d.out.Hosted = h
-	switch {
-	case c == nil:
-		return nil
-	case c.Auto == nil:
-		if h.Container = c.ID; h.Container == "" {
-			return turn.Invalid(path+".container", "container must be a container's id or {\"type\": \"auto\"}")
-		}
-		return nil
-	case c.Auto.Type != "auto":
-		return turn.Invalid(path+".container.type", "container.type must be \"auto\", got %q", c.Auto.Type)
-	case len(c.Auto.FileIDs) > maxFileIDs:
-		return turn.Invalid(path+".container.file_ids", "file_ids may name at most %d files, got %d", maxFileIDs, len(c.Auto.FileIDs))
-	}
-	h.FileIDs = slices.Clone(c.Auto.FileIDs)
-	if err := network(path, c.Auto.NetworkPolicy); err != nil {
+	said, err := wanted(path, c)
+	if err != nil {
 		return err
 	}
-	limit, ok := memoryLimits[c.Auto.MemoryLimit]
-	if !ok {
-		return turn.Invalid(path+".container.memory_limit", "memory_limit must be 1g, 4g, 16g or 64g, got %q", c.Auto.MemoryLimit)
+	h, err := said.Hosted(path)
+	if err != nil {
+		return err
 	}
-	h.MemoryLimit = limit
+	h.Session, h.MaxCalls = d.session, d.in.MaxToolCalls
+	d.out.Hosted = h
 	return nil
 }
 
-var memoryLimits = map[string]int64{"": 0, "1g": 1 << 30, "4g": 4 << 30, "16g": 16 << 30, "64g": 64 << 30}
-
-func network(path string, raw json.RawMessage) error {
-	if len(raw) == 0 || string(raw) == "null" {
-		return nil
+// wanted is what a tool says of its container, nil for nothing.
+func wanted(path string, c *oaichat.ToolContainer) (*oai.Container, error) {
+	if c == nil {
+		return nil, nil
 	}
-	var p struct {
-		Type string `json:"type"`
+	out := &oai.Container{ID: c.ID}
+	if c.Auto == nil {
+		return out, nil
 	}
-	if json.Unmarshal(raw, &p) != nil {
-		return turn.Invalid(path+".container.network_policy", "network_policy must be an object with a type")
+	out.Auto, out.Type, out.MemoryLimit, out.FileIDs = true, c.Auto.Type, c.Auto.MemoryLimit, slices.Clone(c.Auto.FileIDs)
+	if len(c.Auto.NetworkPolicy) > 0 {
+		var p struct {
+			Type string `json:"type"`
+		}
+		if json.Unmarshal(c.Auto.NetworkPolicy, &p) != nil {
+			return nil, turn.Invalid(path+".container.network_policy", "network_policy must be an object with a type")
+		}
+		out.Network = p.Type
 	}
-	if p.Type != "disabled" {
-		return turn.Unsupported(path+".container.network_policy.type",
-			"network_policy %q is not supported: code runs without a network in this release; leave it out", p.Type)
-	}
-	return nil
+	return out, nil
 }
 
 func (d *decoder) toolChoice() error {
@@ -129,7 +114,7 @@ func (d *decoder) toolChoice() error {
 		return turn.Invalid("tool_choice.allowed_tools.tools", "allowed_tools names no tool; use \"none\" to forbid all")
 	}
 	for i, ref := range c.Allowed {
-		name, _, err := d.declared(at("tool_choice.allowed_tools.tools", i), ref)
+		name, _, err := d.declared(oai.At("tool_choice.allowed_tools.tools", i), ref)
 		if err != nil {
 			return err
 		}
@@ -147,16 +132,16 @@ func (d *decoder) declared(path string, ref oaichat.ToolRef) (name string, hoste
 			return ref.Name, false, nil
 		}
 		if ref.Name == oaichat.ToolCodeInterpreter && d.out.Hosted != nil {
-			return hostedPython, true, nil
+			return oai.Python, true, nil
 		}
 		return "", false, turn.Invalid(path, "%s names the function %q, which is not in tools", path, ref.Name)
 	case oaichat.ToolCodeInterpreter:
 		if d.out.Hosted == nil {
 			return "", false, turn.Invalid(path, "%s names code_interpreter, which is not in tools", path)
 		}
-		return hostedPython, true, nil
+		return oai.Python, true, nil
 	case "":
-		return "", false, missing(path + ".type")
+		return "", false, oai.Missing(path + ".type")
 	}
 	return "", false, turn.Unsupported(path+".type", "tools of type %q are not supported here; use function and code_interpreter", ref.Type)
 }

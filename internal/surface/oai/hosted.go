@@ -1,6 +1,7 @@
 package oai
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/lathe-gateway/lathe/internal/turn"
@@ -51,6 +52,24 @@ func (c *Container) Hosted(path string) (*turn.Hosted, error) {
 	}
 	h.MemoryLimit = limit
 	return h, nil
+}
+
+// MemoryLimit is a memory_limit in bytes, 0 for "".
+func MemoryLimit(s string) (bytes int64, ok bool) {
+	bytes, ok = memoryLimits[s]
+	return bytes, ok
+}
+
+// AddFile puts an uploaded file that the input names into the container too, as the service does. h may be nil: there is no container.
+func AddFile(h *turn.Hosted, path, id string) error {
+	if h == nil || id == "" || slices.Contains(h.FileIDs, id) {
+		return nil
+	}
+	if len(h.FileIDs) == maxFileIDs {
+		return turn.Invalid(path, "a request may name at most %d files", maxFileIDs)
+	}
+	h.FileIDs = append(h.FileIDs[:len(h.FileIDs):len(h.FileIDs)], id)
+	return nil
 }
 
 var memoryLimits = map[string]int64{"": 0, "1g": 1 << 30, "4g": 4 << 30, "16g": 16 << 30, "64g": 64 << 30}

@@ -1,10 +1,10 @@
 package oai
 
 import (
+	"bytes"
 	"encoding/base64"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"strings"
 	"unicode/utf8"
@@ -15,12 +15,18 @@ import (
 // LiveHeader is the request header that, set to 1, asks for the output of hosted code while it is printed.
 const LiveHeader = "X-Lathe-Live"
 
-// MaxBody holds the largest request the vendor takes (50 MB of files in base64).
-const MaxBody = 64 << 20
+// MaxBody holds the largest request the vendor takes (50 MB of files in base64); firstAlloc is what a Content-Length is trusted with at
+// once.
+const (
+	MaxBody    = 64 << 20
+	firstAlloc = 1 << 20
+)
 
 // ReadBody reads a request's body whole, up to MaxBody.
 func ReadBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, MaxBody))
+	var buf bytes.Buffer
+	buf.Grow(int(min(max(r.ContentLength, 0), firstAlloc)) + bytes.MinRead)
+	_, err := buf.ReadFrom(http.MaxBytesReader(w, r.Body, MaxBody))
 	if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
 		return nil, turn.Errorf(turn.KindTooLarge,
 			"the request is larger than %d MiB; upload files with POST /v1/files and name them by id", MaxBody>>20)
@@ -28,7 +34,7 @@ func ReadBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	if err != nil {
 		return nil, &turn.Error{Kind: turn.KindInvalid, Message: "the request's body ended early; send it again", Cause: err}
 	}
-	return body, nil
+	return buf.Bytes(), nil
 }
 
 // At is the path of an element: At("tools", 1) is tools[1].

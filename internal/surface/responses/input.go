@@ -38,7 +38,7 @@ func (d *decoder) input() error {
 func (d *decoder) item(path string, it oairesponses.Item) (turn.Item, error) {
 	switch it := it.(type) {
 	case *oairesponses.Message:
-		return message(path, it)
+		return d.message(path, it)
 	case *oairesponses.Reasoning:
 		r := turn.Reasoning{ID: it.ID, Encrypted: it.EncryptedContent}
 		for _, s := range it.Summary {
@@ -60,7 +60,7 @@ func (d *decoder) item(path string, it oairesponses.Item) (turn.Item, error) {
 		if it.CallID == "" {
 			return nil, oai.Missing(path + ".call_id")
 		}
-		parts, err := content(path+".output", it.Output)
+		parts, err := d.content(path+".output", it.Output)
 		return turn.Result{CallID: it.CallID, Parts: parts}, err
 	case *oairesponses.CodeInterpreterCall:
 		return d.hostedCall(path, it)
@@ -75,16 +75,16 @@ func (d *decoder) item(path string, it oairesponses.Item) (turn.Item, error) {
 	return nil, turn.Unsupported(path+".type", "input items of type %q are not supported; leave them out", kind)
 }
 
-func message(path string, m *oairesponses.Message) (turn.Item, error) {
+func (d *decoder) message(path string, m *oairesponses.Message) (turn.Item, error) {
 	role := turn.Role(m.Role)
 	if !slices.Contains([]turn.Role{turn.User, turn.Assistant, turn.System, turn.Developer}, role) {
 		return nil, turn.Invalid(path+".role", "role must be user, assistant, system or developer, got %q", m.Role)
 	}
-	parts, err := content(path+".content", m.Content)
+	parts, err := d.content(path+".content", m.Content)
 	return turn.Message{ID: m.ID, Role: role, Parts: parts}, err
 }
 
-func content(path string, c oairesponses.Content) ([]turn.Part, error) {
+func (d *decoder) content(path string, c oairesponses.Content) ([]turn.Part, error) {
 	if c.Text != nil {
 		return []turn.Part{turn.Text{Text: *c.Text}}, nil
 	}
@@ -93,7 +93,7 @@ func content(path string, c oairesponses.Content) ([]turn.Part, error) {
 	}
 	var parts []turn.Part
 	for i, p := range c.Parts {
-		part, err := part(oai.At(path, i), p)
+		part, err := d.part(oai.At(path, i), p)
 		if err != nil {
 			return nil, err
 		}
@@ -102,7 +102,7 @@ func content(path string, c oairesponses.Content) ([]turn.Part, error) {
 	return parts, nil
 }
 
-func part(path string, p oairesponses.Part) (turn.Part, error) {
+func (d *decoder) part(path string, p oairesponses.Part) (turn.Part, error) {
 	switch p := p.(type) {
 	case *oairesponses.Text:
 		if p.Type == "input_text" {
@@ -114,9 +114,9 @@ func part(path string, p oairesponses.Part) (turn.Part, error) {
 	case *oairesponses.Refusal:
 		return turn.Refusal{Text: p.Refusal}, nil
 	case *oairesponses.InputImage:
-		return image(path, p)
+		return d.image(path, p)
 	case *oairesponses.InputFile:
-		return document(path, p)
+		return d.document(path, p)
 	case *oairesponses.Raw:
 		if p.Type == "" {
 			return nil, oai.Missing(path + ".type")
@@ -142,7 +142,7 @@ func annotations(in []oairesponses.Annotation) []turn.Annotation {
 	return out
 }
 
-func image(path string, p *oairesponses.InputImage) (turn.Part, error) {
+func (d *decoder) image(path string, p *oairesponses.InputImage) (turn.Part, error) {
 	if err := oneOf(path+".detail", p.Detail, []string{"low", "high", "auto", "original"}); err != nil {
 		return nil, err
 	}
@@ -153,10 +153,10 @@ func image(path string, p *oairesponses.InputImage) (turn.Part, error) {
 		!strings.HasPrefix(u, "https://") && !strings.HasPrefix(u, "http://") && !strings.HasPrefix(u, "data:") {
 		return nil, turn.Invalid(path+".image_url", "image_url must be an http, https or data URL")
 	}
-	return turn.Image{URL: p.ImageURL, FileID: p.FileID, Detail: p.Detail}, nil
+	return turn.Image{URL: p.ImageURL, FileID: p.FileID, Detail: p.Detail}, oai.AddFile(d.out.Hosted, path, p.FileID)
 }
 
-func document(path string, p *oairesponses.InputFile) (turn.Part, error) {
+func (d *decoder) document(path string, p *oairesponses.InputFile) (turn.Part, error) {
 	given := 0
 	for _, s := range []string{p.FileID, p.FileURL, p.FileData} {
 		if s != "" {
@@ -168,7 +168,7 @@ func document(path string, p *oairesponses.InputFile) (turn.Part, error) {
 	}
 	doc := turn.Document{FileID: p.FileID, URL: p.FileURL, Name: p.Filename}
 	if p.FileData == "" {
-		return doc, nil
+		return doc, oai.AddFile(d.out.Hosted, path, p.FileID)
 	}
 	var ok bool
 	if doc.MIME, doc.Data, ok = oai.DataURI(p.FileData); ok {
