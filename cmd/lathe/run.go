@@ -92,15 +92,11 @@ func (c *runCmd) inContainer(ctx context.Context, t *terminal, a *app, code stri
 			return fmt.Errorf("--in %s: %w", path, err)
 		}
 	}
-	argv, err := json.Marshal(append([]string{c.File}, c.Args...))
-	if err != nil {
+	prepare, start := c.asScript(code)
+	if _, err := ws.Run(ctx, tool.Call{Tool: tool.Python, Code: prepare}, nil); err != nil {
 		return err
 	}
-	// A JSON list of strings is one of Python too.
-	if _, err := ws.Run(ctx, tool.Call{Tool: tool.Python, Code: "import sys; sys.argv = " + string(argv)}, nil); err != nil {
-		return err
-	}
-	outcome, err := ws.Run(ctx, tool.Call{Tool: tool.Python, Code: code}, func(chunk tool.Chunk) {
+	outcome, err := ws.Run(ctx, tool.Call{Tool: tool.Python, Code: start}, func(chunk tool.Chunk) {
 		to := t.out
 		if chunk.Stream == "stderr" {
 			to = t.err
@@ -114,6 +110,24 @@ func (c *runCmd) inContainer(ctx context.Context, t *terminal, a *app, code stri
 		return err
 	}
 	return exitOf(t, outcome)
+}
+
+// asScript returns two cells that run code as python3 FILE.py would: with its arguments, without printing the last expression's value, and
+// with the file's name and lines in tracebacks.
+func (c *runCmd) asScript(code string) (prepare, start string) {
+	// A JSON string, and a list of them, is one of Python too.
+	quote := func(v any) string {
+		text, _ := json.Marshal(v) // strings cannot fail
+		return string(text)
+	}
+	name := c.File
+	if name == "-" {
+		name = "<stdin>"
+	}
+	prepare = fmt.Sprintf("import linecache, sys\nsys.argv = %s\nlinecache.cache[%s] = (%d, None, %s.splitlines(True), %[2]s)\ndel linecache, sys",
+		quote(append([]string{c.File}, c.Args...)), quote(name), len(code), quote(code))
+	start = fmt.Sprintf(`exec(compile("".join(__import__("linecache").getlines(%s)), %[1]s, "exec"), globals())`, quote(name))
+	return prepare, start
 }
 
 func putFile(ctx context.Context, a *app, containerID, path string) error {

@@ -28,6 +28,8 @@ import (
 	"github.com/lathe-gateway/lathe/internal/store"
 	"github.com/lathe-gateway/lathe/internal/store/sqlite"
 	"github.com/lathe-gateway/lathe/internal/surface/chat"
+	"github.com/lathe-gateway/lathe/internal/surface/containers"
+	"github.com/lathe-gateway/lathe/internal/surface/files"
 	"github.com/lathe-gateway/lathe/internal/surface/models"
 	"github.com/lathe-gateway/lathe/internal/surface/responses"
 	"github.com/lathe-gateway/lathe/internal/telemetry"
@@ -134,6 +136,8 @@ func (a *app) connect(context.Context) error {
 	catalogue := models.New(models.Config{Router: router, Logger: a.log})
 	a.api.Handle("GET /v1/models", catalogue)
 	a.api.Handle("GET /v1/models/{id...}", catalogue)
+	containers.New(a.containers, a.log).Register(a.api)
+	files.New(a.containers.Uploads(), a.log).Register(a.api)
 	a.api.Handle("POST /v1/chat/completions", chat.New(chat.Config{Turns: turns, Models: router, Logger: a.log}))
 	a.api.Handle("POST /v1/responses", responses.New(responses.Config{Turns: turns, Logger: a.log}))
 	return nil

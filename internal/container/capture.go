@@ -148,7 +148,7 @@ func (e *entry) capture(ctx context.Context) (made []turn.File, notes []string, 
 		return nil, nil, err
 	}
 	if l.left {
-		c.note(fmt.Sprintf("there are more than %d files: not all were looked at", maxWalk))
+		c.note(fmt.Sprintf("there are more than %d files, or folders more than %d deep: not all were looked at", maxWalk, maxDepth))
 	} else {
 		for p := range s.known {
 			if _, ok := l.files[p]; !ok {

@@ -62,7 +62,7 @@ func (m *Manager) OpenFile(ctx context.Context, id, fileID string) (store.File, 
 
 // PutFile puts what was staged (Uploads.Stage) into the container as /mnt/data/<name>. Where other bytes have that name the answer's
 // Path says which one it got instead ("name (2).csv").
-func (m *Manager) PutFile(ctx context.Context, id, name string, st *blob.Staged) (store.File, error) {
+func (m *Manager) PutFile(ctx context.Context, id, name string, st *Staged) (store.File, error) {
 	defer st.Discard()
 	e, done, err := m.using(ctx, id)
 	if err != nil {

@@ -69,6 +69,15 @@ func (m *Manager) Get(ctx context.Context, id string) (store.Container, error) {
 	return m.current(row, now), err
 }
 
+// Usable says why a container can be given nothing more, nil if it can.
+func (m *Manager) Usable(ctx context.Context, id string) error {
+	project, err := projectOf(ctx)
+	if err == nil {
+		_, err = m.lookup(ctx, project, id)
+	}
+	return err
+}
+
 // current shows a row as it is now: one that is overdue counts as expired before the reaper has come by.
 func (m *Manager) current(row store.Container, now time.Time) store.Container {
 	if !row.Ended() && m.overdue(row, now) {

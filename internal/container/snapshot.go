@@ -63,7 +63,7 @@ func (l *look) walk(prefix string, depth int) error {
 			return err
 		}
 		for _, name := range names {
-			if err := l.entry(prefix, name, depth); err != nil || l.left {
+			if err := l.entry(prefix, name, depth); err != nil || l.seen > maxWalk {
 				return err
 			}
 		}
@@ -76,7 +76,7 @@ func (l *look) entry(prefix, name string, depth int) error {
 	}
 	if l.seen++; l.seen > maxWalk || depth > maxDepth {
 		l.left = true
-		return nil
+		return nil // what is too deep is left out alone; walk sees to the rest
 	}
 	info, err := l.root.Lstat(prefix + name)
 	switch {

@@ -160,10 +160,21 @@ func TestLookIsBounded(t *testing.T) {
 		deep = filepath.Join(deep, "d")
 	}
 	write(t, filepath.Join(deep, "bottom"), "x")
+	write(t, filepath.Join(dir, "z"), "x")
+	write(t, filepath.Join(dir, "a"), "x")
 	l, err := lookAt(openRoot(t, dir))
 	must(t, err)
-	if !l.left || len(l.files) > 0 {
-		t.Errorf("a file in %d folders: left %v, %d files", maxDepth+5, l.left, len(l.files))
+	if diff := cmp.Diff([]string{"a", "z"}, l.paths()); !l.left || diff != "" {
+		t.Errorf("a file in %d folders: left %v, (-want +got):\n%s", maxDepth+5, l.left, diff)
+	}
+	wide := t.TempDir()
+	for i := range maxWalk + 10 {
+		must(t, os.Mkdir(filepath.Join(wide, fmt.Sprint(i)), 0o755))
+	}
+	l, err = lookAt(openRoot(t, wide))
+	must(t, err)
+	if !l.left || l.seen > maxWalk+1 {
+		t.Errorf("%d folders: left %v, %d seen", maxWalk+10, l.left, l.seen)
 	}
 }
 

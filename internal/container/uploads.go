@@ -28,14 +28,20 @@ type Uploads struct {
 	mu sync.RWMutex
 }
 
+// Staged is a file that has been received and belongs to nobody yet: pass it on once, or Discard it.
+type Staged = blob.Staged
+
 // NewUpload is what a client says of an upload.
 type NewUpload struct {
 	Name, Purpose string
 	ExpireAfter   time.Duration // 0 is never
 }
 
+// MaxFile is the most bytes that Stage takes.
+func (u *Uploads) MaxFile() int64 { return u.maxFile }
+
 // Stage receives the bytes of a file from a client, at most Config.MaxFile of them. Pass what it returns on, or Discard it.
-func (u *Uploads) Stage(ctx context.Context, r io.Reader) (*blob.Staged, error) {
+func (u *Uploads) Stage(ctx context.Context, r io.Reader) (*Staged, error) {
 	if err := checkSpace(u.blobs.Dir(), u.reserve); err != nil {
 		return nil, err
 	}
@@ -74,7 +80,7 @@ func (s *source) Read(p []byte) (int, error) {
 }
 
 // Create makes an upload of what was staged.
-func (u *Uploads) Create(ctx context.Context, n NewUpload, st *blob.Staged) (store.File, error) {
+func (u *Uploads) Create(ctx context.Context, n NewUpload, st *Staged) (store.File, error) {
 	defer st.Discard()
 	project, err := projectOf(ctx)
 	if err != nil {

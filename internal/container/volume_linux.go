@@ -39,6 +39,11 @@ func attachLoop(img string) (*os.File, error) {
 		return nil, err
 	}
 	defer file.Close()
+	// After an unmount the file system can live on for a while: in the mount namespace of a process that was being started then, as
+	// sandboxes are. A second device for the same image would be a second file system on the same bytes, and destroy them.
+	if dev := attached(file); dev != nil {
+		return dev, nil
+	}
 	ctl, err := os.OpenFile("/dev/loop-control", os.O_RDWR, 0)
 	if err != nil {
 		return nil, err
@@ -65,6 +70,40 @@ func attachLoop(img string) (*os.File, error) {
 		}
 	}
 	return nil, errors.New("no free loop device")
+}
+
+// attached returns the device that has an image already, nil for none.
+func attached(img *os.File) *os.File {
+	var st unix.Stat_t
+	if err := unix.Fstat(int(img.Fd()), &st); err != nil {
+		return nil
+	}
+	for _, path := range loopsBelow(filepath.Dir(img.Name())) {
+		dev, err := os.OpenFile(path, os.O_RDWR, 0)
+		if err != nil {
+			continue
+		}
+		// Asked of the open device, which cannot free itself any more.
+		info, err := unix.IoctlLoopGetStatus64(int(dev.Fd()))
+		if err == nil && info.Inode == st.Ino {
+			return dev
+		}
+		dev.Close()
+	}
+	return nil
+}
+
+// loopsBelow lists the loop devices whose images lie below dir.
+func loopsBelow(dir string) []string {
+	var out []string
+	files, _ := filepath.Glob("/sys/block/loop*/loop/backing_file") // the pattern is good
+	for _, path := range files {
+		img, err := os.ReadFile(path)
+		if err == nil && below(dir, strings.TrimSuffix(strings.TrimSpace(string(img)), " (deleted)")) {
+			out = append(out, filepath.Join("/dev", filepath.Base(filepath.Dir(filepath.Dir(path)))))
+		}
+	}
+	return out
 }
 
 // unmountImage waits a moment for a sandbox that has just ended to let go; then it detaches the mount, and the kernel finishes when
@@ -95,14 +134,8 @@ func releaseAll(dir string) error {
 	for i := len(points) - 1; i >= 0; i-- {
 		errs = append(errs, unmountImage(points[i]))
 	}
-	devices, err := filepath.Glob("/sys/block/loop*/loop/backing_file")
-	errs = append(errs, err)
-	for _, path := range devices {
-		img, err := os.ReadFile(path)
-		if err != nil || !below(dir, strings.TrimSuffix(strings.TrimSpace(string(img)), " (deleted)")) {
-			continue // free meanwhile, or not ours
-		}
-		errs = append(errs, detachLoop(filepath.Join("/dev", filepath.Base(filepath.Dir(filepath.Dir(path))))))
+	for _, dev := range loopsBelow(dir) {
+		errs = append(errs, detachLoop(dev))
 	}
 	return errors.Join(errs...)
 }

@@ -148,7 +148,8 @@ func (r *Request) sinceUser() (text string, results []string) {
 		switch {
 		case m.Role == "tool":
 			results = append(results, m.Content.String())
-		case m.Role == "user" && !(afterTool && hasImage(m)): // such a message carries a tool's images, since a tool message cannot
+		case m.Role == "user" && afterTool && hasImage(m): // carries the images of a tool message, which cannot
+		case m.Role == "user":
 			text, results = m.Content.String(), nil
 		}
 		afterTool = m.Role == "tool"

@@ -24,7 +24,7 @@ import (
 var scenarios = []string{
 	"models", "wrong_key", "responses_plain", "responses_streamed", "responses_failure_is_data", "chat_plain", "chat_streamed",
 	"responses_mixed", "chat_mixed", "responses_two_turns", "chat_two_turns", "error_before", "error_after", "files",
-	"live_responses", "live_chat", "leave_responses", "leave_chat",
+	"early_code", "live_responses", "live_chat", "leave_responses", "leave_chat",
 }
 
 const key = "sk-lathe-sdk-test"

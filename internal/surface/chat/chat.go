@@ -6,10 +6,12 @@
 package chat
 
 import (
+	"bytes"
 	"errors"
 	"log/slog"
 	"net/http"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/lathe-gateway/lathe/internal/provider"
@@ -85,7 +87,7 @@ func (h *handler) serve(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	if f, ok := m.Provider.(provider.Forwarder); ok && f.Protocol() == Protocol && (!peeked.Hosted || m.Native) {
+	if f, ok := m.Provider.(provider.Forwarder); ok && f.Protocol() == Protocol && (m.Native || !peeked.Hosted && !namesOurs(body)) {
 		return f.Forward(r.Context(), w, provider.Forward{Path: "/chat/completions", Header: r.Header, Body: body})
 	}
 	req, err := decode(body)
@@ -98,6 +100,36 @@ func (h *handler) serve(w http.ResponseWriter, r *http.Request) error {
 		return h.stream(w, r, req, head)
 	}
 	return h.whole(w, r, req, head)
+}
+
+// namesOurs says that a request names something that only we have: a call behind which hidden steps are stored, or an uploaded file. The
+// model's server would not understand it. An id stands in the body as a JSON string of its own.
+func namesOurs(body []byte) bool {
+	for _, kind := range []struct {
+		prefix string
+		is     func(id string) bool
+	}{{`"call_h`, turn.IsHiddenCallID}, {`"file_`, isUpload}} {
+		rest := body
+		for {
+			i := bytes.Index(rest, []byte(kind.prefix))
+			if i < 0 {
+				break
+			}
+			rest = rest[i+1:]
+			if end := bytes.IndexByte(rest[:min(len(rest), maxID+1)], '"'); end >= 0 && kind.is(string(rest[:end])) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// maxID is the length of the longest id that we mint.
+const maxID = 64
+
+func isUpload(id string) bool {
+	digits, ok := strings.CutPrefix(id, "file_")
+	return ok && len(digits) == 32 && strings.Trim(digits, "0123456789abcdef") == ""
 }
 
 var errUnfinished = errors.New("chat: the turn ended without Finished")

@@ -214,6 +214,34 @@ func TestForwarded(t *testing.T) {
 	}
 }
 
+// What only the gateway knows cannot go to the model's server as it is: such a request goes the long way.
+func TestOwnIDsAreNotForwarded(t *testing.T) {
+	const hex = "0123456789abcdef0123456789abcdef"
+	for name, tc := range map[string]struct {
+		id   string
+		ours bool
+	}{
+		"hidden steps":         {"call_h" + hex, true},
+		"uploaded file":        {"file_" + hex, true},
+		"another's call":       {"call_hello", false},
+		"another's long call":  {"call_h" + hex + "0", false},
+		"another's file":       {"file-" + hex, false},
+		"not at the beginning": {"see file_" + hex, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			asked := false
+			w := newWorld(t, func(_ context.Context, _ *turn.Request, yield func(turn.Event, error) bool) {
+				asked = true
+				codeRun(yield)
+			}, up.Say("a"))
+			post(t, w.url, `{"model":"fast","messages":[{"role":"tool","tool_call_id":"`+tc.id+`","content":"x"}]}`)
+			if asked != tc.ours {
+				t.Errorf("decoded %v, want %v", asked, tc.ours)
+			}
+		})
+	}
+}
+
 // A model whose provider keeps its own hosted tools gets the request as it is.
 func TestNativeIsForwarded(t *testing.T) {
 	w := newWorld(t, nil, up.Answer{Status: 200, Body: `{}`})

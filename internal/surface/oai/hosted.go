@@ -54,6 +54,12 @@ func (c *Container) Hosted(path string) (*turn.Hosted, error) {
 	return h, nil
 }
 
+// MemoryLimit is a memory_limit in bytes, 0 for "".
+func MemoryLimit(s string) (bytes int64, ok bool) {
+	bytes, ok = memoryLimits[s]
+	return bytes, ok
+}
+
 // AddFile puts an uploaded file that the input names into the container too, as the service does. h may be nil: there is no container.
 func AddFile(h *turn.Hosted, path, id string) error {
 	if h == nil || id == "" || slices.Contains(h.FileIDs, id) {

@@ -98,16 +98,17 @@ func (h *handler) whole(ctx context.Context, req *request, enc *encoder) (*oaire
 
 // stream writes nothing before the first event, so that a failure until then has a status of its own.
 func (h *handler) stream(w http.ResponseWriter, r *http.Request, req *request, enc *encoder) error {
+	ctx := r.Context()
 	out := sse.NewWriter(w, h.SSE)
 	defer out.Close()
 	var failure error
-	for ev, err := range h.Turns.Stream(r.Context(), req.turn) {
+	for ev, err := range h.Turns.Stream(ctx, req.turn) {
 		if err != nil {
 			failure = err
 			break
 		}
 		if err := send(out, enc.push(ev)); err != nil {
-			h.logBroken(r.Context(), err)
+			h.logBroken(ctx, err)
 			return nil
 		}
 	}
@@ -118,17 +119,17 @@ func (h *handler) stream(w http.ResponseWriter, r *http.Request, req *request, e
 		if !out.Started() {
 			return failure
 		}
-		if r.Context().Err() != nil {
+		if ctx.Err() != nil {
 			return nil
 		}
-		h.logFailure(r.Context(), failure)
+		h.logFailure(ctx, failure)
 		if err := send(out, enc.fail(failure)); err != nil {
-			h.logBroken(r.Context(), err)
+			h.logBroken(ctx, err)
 			return nil
 		}
 	}
 	if err := out.Send(sse.Event{Data: []byte("[DONE]")}); err != nil {
-		h.logBroken(r.Context(), err)
+		h.logBroken(ctx, err)
 	}
 	return nil
 }

@@ -1,7 +1,6 @@
 package responses
 
 import (
-	"encoding/json"
 	"regexp"
 
 	"github.com/lathe-gateway/lathe/internal/surface/oai"
@@ -92,7 +91,7 @@ func (d *decoder) function(path string, t *oairesponses.FunctionTool) error {
 		if t.Parameters[0] != '{' {
 			return turn.Invalid(path+".parameters", "parameters must be a JSON schema object")
 		}
-		tool.Parameters = json.RawMessage(t.Parameters)
+		tool.Parameters = t.Parameters
 	}
 	d.out.Tools = append(d.out.Tools, tool)
 	return nil

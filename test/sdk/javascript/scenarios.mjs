@@ -246,6 +246,21 @@ print(sum(int(row['n']) for row in csv.DictReader(open(path))))
     }
   },
 
+  // The code comes while the model still writes it: the stub takes a second for each piece of the call.
+  async early_code() {
+    const params = { model: "stub-slow_args", stream: true };
+    const times = { responses: [], chat: [] };
+    for await (const ev of await ask(prompt("print('a' * 20)"), params)) {
+      if (ev.type === "response.code_interpreter_call_code.delta") times.responses.push(performance.now());
+    }
+    for await (const chunk of await chat(prompt("print('a' * 20)"), params)) {
+      if (chunk.choices[0]?.delta.code_interpreter_calls?.some((c) => c.code)) times.chat.push(performance.now());
+    }
+    for (const [surface, at] of Object.entries(times)) {
+      assert.ok(at.at(-1) - at[0] > 500, `${surface}: all the code came at once`);
+    }
+  },
+
   async live_responses() {
     let seen = 0, ended = 0;
     for await (const ev of await ask(prompt(EARLY), { stream: true }, LIVE)) {

@@ -264,6 +264,23 @@ print(sum(int(row['n']) for row in csv.DictReader(open(path))))
 
 
 @scenario
+def early_code():
+    """The code comes while the model still writes it: the stub takes a second for each piece of the call."""
+    first, last = {}, {}
+    for ev in ask(prompt("print('a' * 20)"), model="stub-slow_args", stream=True):
+        if ev.type == "response.code_interpreter_call_code.delta":
+            last["responses"] = time.monotonic()
+            first.setdefault("responses", last["responses"])
+    for chunk in chat(prompt("print('a' * 20)"), model="stub-slow_args", stream=True):
+        for choice in chunk.choices:
+            if any(c.get("code") for c in getattr(choice.delta, "code_interpreter_calls", None) or []):
+                last["chat"] = time.monotonic()
+                first.setdefault("chat", last["chat"])
+    for surface in ("responses", "chat"):
+        assert last[surface] - first[surface] > 0.5, f"{surface}: all the code came at once"
+
+
+@scenario
 def live_responses():
     seen = ended = 0.0
     for ev in ask(prompt("import time\nprint('early', flush=True)\ntime.sleep(3)"), stream=True, extra_headers=LIVE):
