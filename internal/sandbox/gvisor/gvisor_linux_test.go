@@ -118,6 +118,9 @@ func moduleRoot(t *testing.T) string {
 
 func findRunsc(t *testing.T) string {
 	t.Helper()
+	if path := os.Getenv(runscEnv); path != "" {
+		return path
+	}
 	path := filepath.Join(moduleRoot(t), "bin", "runsc")
 	if _, err := os.Stat(path); err != nil {
 		t.Skip("needs bin/runsc: run `make build`")
@@ -125,7 +128,16 @@ func findRunsc(t *testing.T) string {
 	return path
 }
 
+// What TestOrdinaryUser tells the program that it starts.
+const (
+	runscEnv = "LATHE_TEST_RUNSC"
+	guestEnv = "LATHE_TEST_GUEST"
+)
+
 var guest = sync.OnceValues(func() ([]byte, error) {
+	if path := os.Getenv(guestEnv); path != "" {
+		return os.ReadFile(path)
+	}
 	dir, err := os.MkdirTemp("", "guest")
 	if err != nil {
 		return nil, err
