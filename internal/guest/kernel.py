@@ -3,6 +3,7 @@
 It is started by internal/guest (kernel.go) and talks with it in the frames of internal/guest/proto, requests on fd 3 and messages on fd 4;
 what is written to fds 1 and 2 the guest takes from pipes. Payloads: START is a list (code, directory, then names and values of the
 environment), WARM a list of modules, RENEW "1" in a fresh container; each is answered by RESULT: status NUL exit code NUL error.
+Before the code of a START runs comes STARTED: from then until RESULT, and no earlier, the guest may send SIGINT.
 PING asks the guest to drain fds 1 and 2 and is answered by HELLO; HELLO to the guest says that the kernel is ready, and which one.
 
 The guest drains fds 1 and 2 before it acts on a frame, so a display or a result never overtakes what was printed before it.
@@ -18,19 +19,21 @@ import types
 from _thread import RLock, get_ident
 
 HERE = __file__ = "<lathe kernel>"
-CHUNK = 256 << 10
-PING, HELLO, START, WARM, RENEW, OUTPUT, DISPLAY, RESULT = 1, 2, 3, 4, 5, 8, 9, 12
+CHUNK, LARGEST = 256 << 10, 12 << 20
+PING, HELLO, START, WARM, RENEW, STARTED, OUTPUT, DISPLAY, RESULT = 1, 2, 3, 4, 5, 6, 8, 9, 12
 STDERR, VALUE, DISPLAYED = b"\2", b"\3", b"\4"
 MAIN = get_ident()
 
 
 class Wire:
-    """The channel to the guest. While it is in use SIGINT is only noted: a KeyboardInterrupt in the middle would garble it."""
+    """The channel to the guest, and with it SIGINT: a KeyboardInterrupt comes only in user code. While the channel is in use it would
+    garble that, and in the engine it would leave locks taken, so there it is put off until the next user code of the cell."""
 
     def __init__(self):
         self.requests, self.messages = private(3), private(4)
-        self.lock, self.depth, self.pending, self.running = RLock(), 0, False, False
         self.call = bytes(4)
+        self.lock, self.depth = RLock(), 0
+        self.busy = self.running = self.pending = False  # in a cell; in its user code; with an interrupt to come
         self.alive = True  # False in a forked child, which must not talk
         self.last = None  # the Stream that was written to last, or this
 
@@ -43,19 +46,19 @@ class Wire:
         self.lock.release()
         if get_ident() == MAIN:
             self.depth -= 1
-            if not self.depth and self.pending:
-                self.pending = False
-                if self.running:
-                    raise KeyboardInterrupt
+            self.check()
 
     def interrupted(self, *_):
-        if self.depth:
-            self.pending = True
-        elif self.running:
+        self.pending = self.busy
+        self.check()
+
+    def check(self):
+        if self.pending and self.running and not self.depth:
+            self.pending = False
             raise KeyboardInterrupt
 
     def forked(self):
-        self.alive = False
+        self.alive, self.lock = False, RLock()  # another thread may have held it
 
     def send(self, kind, payload=b""):
         if not self.alive:
@@ -87,8 +90,10 @@ class Wire:
 
     def sync(self):
         """Returns when the guest has taken all that is in the pipes of fds 1 and 2."""
+        if not self.alive:
+            return
         with self:
-            if self.alive and self.running:  # between cells the main thread is the one that reads
+            if self.busy:  # between cells the main thread is the one that reads
                 self.send(PING)
                 self.receive()
 
@@ -110,10 +115,22 @@ class Wire:
             self.sync()
 
     def image(self, mime, data):
+        if len(data) > LARGEST:
+            return self.text(STDERR, f"an image of {len(data)} bytes is too large to be shown\n")
         flush()
         self.send(DISPLAY, bytes((len(mime),)) + mime.encode() + bytes(data))
         self.last = self
         self.sync()
+
+
+class UserCode:
+    """The context in which SIGINT is a KeyboardInterrupt."""
+
+    def __enter__(self):
+        wire.running = True
+
+    def __exit__(self, *_):
+        wire.running = False
 
 
 def unlist(payload):
@@ -242,6 +259,11 @@ class Plain:
                 self.step(compiled)
 
     def step(self, compiled):
+        with UserCode():
+            wire.check()
+            self.evaluate(compiled)
+
+    def evaluate(self, compiled):
         if not compiled.co_flags & 0x80:  # CO_COROUTINE
             exec(compiled, self.names)
             return
@@ -291,6 +313,12 @@ def ipython(figures):
         def write_output_prompt(self):
             pass
 
+        def compute_format_data(self, result):
+            if type(result).__module__ != "builtins":
+                return super().compute_format_data(result)
+            # Numbers, texts and lists have no other form; asking all formatters takes as long as the rest of a small cell.
+            return {"text/plain": self.shell.display_formatter.formatters["text/plain"](result)}, {}
+
         def write_format_data(self, format_dict, md_dict=None):
             emit(VALUE, format_dict)
 
@@ -315,6 +343,11 @@ def ipython(figures):
 
         def _showtraceback(self, etype, evalue, stb):
             wire.text(STDERR, self.InteractiveTB.stb2text(stb) + "\n")
+
+        async def run_code(self, *args, **kwargs):
+            with UserCode():
+                wire.check()
+                return await super().run_code(*args, **kwargs)
 
         def ask_exit(self):
             raise SystemExit
@@ -369,16 +402,20 @@ def cell(engine, figures, code, where, env):
     figures.shown, wire.last = [], None
     error = None
     try:
-        wire.running = True
+        wire.busy = True
+        wire.send(STARTED)
         error = engine.run(code)
         if wire.alive:
-            figures.flush()
+            with UserCode():
+                wire.check()
+                figures.flush()
     except BaseException as late:
-        # An interrupt between the engine's own try blocks, or a figure that cannot be drawn.
+        # An interrupt that the engine did not catch, or a figure that cannot be drawn.
+        wire.running = False
         wire.text(STDERR, describe(late) + "\n")
         error = error or late
     finally:
-        wire.running = wire.pending = False
+        wire.running = wire.busy = wire.pending = False
     return verdict(error)
 
 
