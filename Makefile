@@ -24,7 +24,8 @@ guest: FORCE
 # Pinned in runsc/go.mod, a module of its own, so that lathe links none of it. With cgo its sandboxes die.
 bin/runsc: runsc/go.mod runsc/go.sum
 	@mkdir -p bin
-	cd runsc && CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-s -w' -o ../$@ gvisor.dev/gvisor/runsc
+	cd runsc && CGO_ENABLED=0 $(GO) build -trimpath \
+		-ldflags "-s -w -X gvisor.dev/gvisor/runsc/version.version=$$($(GO) list -m -f '{{.Version}}' gvisor.dev/gvisor)" -o ../$@ gvisor.dev/gvisor/runsc
 	@touch $@
 
 image: ## build the sandbox image `python` (into LATHE_IMAGE_DIR)
@@ -32,7 +33,7 @@ image: ## build the sandbox image `python` (into LATHE_IMAGE_DIR)
 
 test: ## install what the tests need, build, and run all of them
 	@scripts/need.sh test
-	@$(MAKE) --no-print-directory build image
+	@$(MAKE) --no-print-directory -j3 --output-sync=target build image
 	$(GO) vet ./...
 	$(GO) test -race -shuffle=on -timeout 20m $(PKG)
 

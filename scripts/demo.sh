@@ -65,7 +65,11 @@ bin/lathe demo --url "$url" --out "$out" || fail "the demo" "$logs/serve.log"
 kill -TERM "$serve"
 wait "$serve" || fail "stopping lathe" "$logs/serve.log"
 if kill -0 "$image" 2>/dev/null; then
-	say "the answer is there; the sandbox image (numpy, pandas, matplotlib ...) is still being built"
+	say "the answer is there; the sandbox image (numpy, pandas, matplotlib ...) is still being built: Ctrl-C leaves that to make image"
+	while kill -0 "$image" 2>/dev/null; do
+		sleep 1
+		[ $(((SECONDS - began) % 15)) -ne 0 ] || say "image: $(tail -n 1 "$logs/image.log" | cut -c1-100)"
+	done
 fi
 if wait "$image"; then
 	say "done. Next: bin/lathe serve, then point an OpenAI client at it"

@@ -28,6 +28,7 @@ type terminal struct {
 
 type commands struct {
 	Serve   serveCmd   `cmd:"" help:"Serve the APIs until SIGTERM or Ctrl-C."`
+	Run     runCmd     `cmd:"" help:"Run a Python file in a sandbox of its own: its output and exit code are passed on, its files written out."`
 	Doctor  doctorCmd  `cmd:"" help:"Say what this machine can do, and the mend for each thing that it cannot."`
 	Config  configCmd  `cmd:"" help:"Check the configuration, or show it as it takes effect."`
 	Bench   benchCmd   `cmd:"" help:"Measure this machine: the sandbox, or the gateway."`
@@ -39,6 +40,9 @@ const description = `A self-hosted gateway for language models that gives every 
 with the code in a gVisor sandbox on this machine.
 
 Start with:  lathe doctor, then lathe serve`
+
+// exitInterrupted is what shells give for a program that Ctrl-C ended.
+const exitInterrupted = 130
 
 // exitCode is an error that only ends the program: what is to be said has been said.
 type exitCode int
@@ -76,6 +80,9 @@ func execute(args []string, t *terminal) int {
 	if err := parsed.Run(); err != nil {
 		if code, ok := errors.AsType[exitCode](err); ok {
 			return int(code)
+		}
+		if errors.Is(err, context.Canceled) && ctx.Err() != nil {
+			return exitInterrupted
 		}
 		report(t.err, err)
 		return 1
@@ -140,7 +147,7 @@ func (c *configured) load(t *terminal, listen string) (*config.Config, error) {
 type versionCmd struct{}
 
 // Run prints the version and what it was built from.
-func (versionCmd) Run(t *terminal) error {
+func (versionCmd) Run(t *terminal) error { //nolint:unparam // kong wants an error
 	fmt.Fprintf(t.out, "lathe %s", version)
 	if info, ok := debug.ReadBuildInfo(); ok {
 		fmt.Fprintf(t.out, " (%s)", info.GoVersion)

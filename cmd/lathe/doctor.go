@@ -16,7 +16,6 @@ import (
 	"github.com/lathe-gateway/lathe/internal/datadir"
 	"github.com/lathe-gateway/lathe/internal/provider"
 	"github.com/lathe-gateway/lathe/internal/sandbox"
-	"github.com/lathe-gateway/lathe/internal/turn"
 )
 
 type doctorCmd struct {
@@ -65,14 +64,31 @@ func (v *findings) show(f sandbox.Finding) {
 	case levelFail:
 		v.faild++
 	}
-	fmt.Fprintf(v.out, "  %-4s  %-12s %s\n", f.Level, f.Name, indent(f.Detail))
+	fmt.Fprintf(v.out, "  %-4s  %-12s %s\n", f.Level, f.Name, wrap(f.Detail))
 	if f.Mend != "" {
-		fmt.Fprintf(v.out, "        %-12s -> %s\n", "", indent(f.Mend))
+		fmt.Fprintf(v.out, "        %-12s %s\n", "", wrap("-> "+f.Mend))
 	}
 }
 
-func indent(s string) string {
-	return strings.ReplaceAll(strings.TrimSpace(s), "\n", "\n"+strings.Repeat(" ", 21))
+// wrap breaks a detail between words, so that it stays in its column of a terminal of 90. Long words stay whole: they are paths.
+func wrap(s string) string {
+	const column, width = 21, 66
+	var b strings.Builder
+	line := 0
+	for i, word := range strings.Fields(s) {
+		switch {
+		case i == 0:
+		case line+1+len(word) > width:
+			b.WriteString("\n" + strings.Repeat(" ", column))
+			line = 0
+		default:
+			b.WriteByte(' ')
+			line++
+		}
+		b.WriteString(word)
+		line += len(word)
+	}
+	return b.String()
 }
 
 func (v *findings) end() error {
@@ -102,7 +118,7 @@ func dataDirFinding(cfg *config.Config) sandbox.Finding {
 		f.Level, f.Detail, f.Mend = levelFail, err.Error(), "set data_dir to a folder that this user may write to"
 		return f
 	default:
-		dir.Close()
+		_ = dir.Close() // it was only looked at
 	}
 	free, err := datadir.Free(cfg.DataDir)
 	if err != nil {
@@ -123,7 +139,7 @@ func sandboxFindings(ctx context.Context, cfg *config.Config) []sandbox.Finding 
 		return []sandbox.Finding{{Name: "sandbox", Level: levelFail, Detail: err.Error(), Mend: "make the folder for temporary files writable"}}
 	}
 	defer os.RemoveAll(state)
-	backend, err := newBackend(ctx, cfg, state, slog.New(slog.DiscardHandler))
+	backend, err := newBackend(cfg, state, slog.New(slog.DiscardHandler))
 	if err != nil {
 		return []sandbox.Finding{absent(err)}
 	}
@@ -162,11 +178,8 @@ func modelFinding(ctx context.Context, m provider.Model, baseURL string) sandbox
 		f.Detail += " at " + baseURL
 	}
 	if err := m.Provider.Check(ctx); err != nil {
-		if cause := turn.AsError(err).Cause; cause != nil {
-			err = cause // the message is for clients; here the operator asks
-		}
-		f.Level, f.Detail = levelFail, f.Detail+": "+err.Error()
-		f.Mend = "start that server, or correct base_url and api_key of this model"
+		f.Level, f.Detail = levelFail, f.Detail+": "+operatorError(err).Error()
+		f.Mend = "start it, or correct base_url and api_key of this model"
 	}
 	return f
 }

@@ -2,24 +2,37 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
+	"path/filepath"
+	"slices"
 	"time"
 
+	"github.com/lathe-gateway/lathe/internal/agent"
 	"github.com/lathe-gateway/lathe/internal/auth"
+	"github.com/lathe-gateway/lathe/internal/blob"
 	"github.com/lathe-gateway/lathe/internal/config"
+	"github.com/lathe-gateway/lathe/internal/container"
 	"github.com/lathe-gateway/lathe/internal/datadir"
+	"github.com/lathe-gateway/lathe/internal/guest/embedded"
+	"github.com/lathe-gateway/lathe/internal/image"
 	"github.com/lathe-gateway/lathe/internal/provider"
+	"github.com/lathe-gateway/lathe/internal/provider/demo"
 	"github.com/lathe-gateway/lathe/internal/provider/openaichat"
+	"github.com/lathe-gateway/lathe/internal/run"
 	"github.com/lathe-gateway/lathe/internal/sandbox"
+	"github.com/lathe-gateway/lathe/internal/sandbox/gvisor"
 	"github.com/lathe-gateway/lathe/internal/server"
 	"github.com/lathe-gateway/lathe/internal/store"
 	"github.com/lathe-gateway/lathe/internal/store/sqlite"
+	"github.com/lathe-gateway/lathe/internal/surface/chat"
+	"github.com/lathe-gateway/lathe/internal/surface/containers"
+	"github.com/lathe-gateway/lathe/internal/surface/files"
 	"github.com/lathe-gateway/lathe/internal/surface/models"
 	"github.com/lathe-gateway/lathe/internal/surface/responses"
 	"github.com/lathe-gateway/lathe/internal/telemetry"
-	"github.com/lathe-gateway/lathe/internal/turn"
 )
 
 // app is the program put together: every part by its contract.
@@ -30,9 +43,10 @@ type app struct {
 	keys    *auth.Keys
 	dir     *datadir.Dir
 	store   store.Store
-	backend sandbox.Backend
 	sandbox *sandboxState
-	api     *http.ServeMux
+	// containers is also what commands without a server run code with.
+	containers *container.Manager
+	api        *http.ServeMux
 
 	closers []func() error // in the order in which the parts were opened
 }
@@ -40,7 +54,7 @@ type app struct {
 // wire opens and connects the parts that cfg asks for. Close what it returns. After an error nothing stays open.
 func wire(ctx context.Context, cfg *config.Config, log *slog.Logger) (*app, error) {
 	a := &app{cfg: cfg, log: log, metrics: telemetry.New(version), keys: keysOf(cfg), api: http.NewServeMux()}
-	for _, open := range []func(context.Context) error{a.openData, a.openSandboxes, a.connect} {
+	for _, open := range []func(context.Context) error{a.openData, a.openContainers, a.connect} {
 		if err := open(ctx); err != nil {
 			a.close(ctx)
 			return nil, err
@@ -73,17 +87,31 @@ func (a *app) openData(ctx context.Context) error {
 	return nil
 }
 
-func (a *app) openSandboxes(ctx context.Context) error {
-	backend, err := newBackend(ctx, a.cfg, a.dir.Path("sandboxes"), a.log)
+// openContainers opens what is needed to run code, and removes what an earlier process left behind. Without a backend the rest works.
+func (a *app) openContainers(ctx context.Context) error {
+	blobs, err := blob.Open(a.dir.Path("blobs"))
+	if err != nil {
+		return fmt.Errorf("the blobs in data_dir: %w", err)
+	}
+	a.closers = append(a.closers, blobs.Close)
+	backend, err := newBackend(a.cfg, a.dir.Path("sandboxes"), a.log)
 	if err != nil {
 		backend = absentBackend{err}
 	}
-	a.backend = a.metrics.Backend(backend)
-	a.closers = append(a.closers, a.backend.Close)
-	if err := a.backend.Reconcile(ctx); err != nil {
-		return fmt.Errorf("what an earlier lathe left behind could not be removed: %w", err)
+	backend = a.metrics.Backend(backend)
+	a.closers = append(a.closers, backend.Close)
+	a.containers, err = container.New(container.Config{
+		Store: a.store, Blobs: blobs, Backend: backend, Dir: a.dir.Path("containers"), Limits: limits(a.cfg),
+		ExpireAfter: time.Duration(a.cfg.Sandbox.ExpireAfter), Logger: a.log,
+	})
+	if err != nil {
+		return err
 	}
-	a.sandbox = newSandboxState(ctx, a.backend, a.log)
+	a.closers = append(a.closers, a.containers.Close)
+	if err := a.containers.Reconcile(ctx); err != nil {
+		return fmt.Errorf("what an earlier lathe left in data_dir could not be put in order: %w", err)
+	}
+	a.sandbox = newSandboxState(ctx, backend, a.log)
 	a.closers = append(a.closers, a.sandbox.close)
 	return nil
 }
@@ -98,19 +126,45 @@ func (a *app) connect(context.Context) error {
 	if err != nil {
 		return err
 	}
-	turns := a.metrics.Streamer(turn.Streamer(router), func(model string) bool {
-		_, err := router.Model(model)
-		return err == nil
+	loop := agent.New(agent.Config{
+		Provider: router, Workspaces: a.containers, MaxRounds: a.cfg.Agent.MaxRounds, MaxTime: time.Duration(a.cfg.Agent.MaxTime),
+		Images: func(model string) bool { m, err := router.Model(model); return err == nil && m.Images }, Logger: a.log,
 	})
+	turns := a.metrics.Streamer(run.New(run.Config{
+		Next: loop, Steps: a.store.Steps(), Files: a.containers.Uploads(), Logger: a.log,
+	}), a.named)
 	catalogue := models.New(models.Config{Router: router, Logger: a.log})
 	a.api.Handle("GET /v1/models", catalogue)
 	a.api.Handle("GET /v1/models/{id...}", catalogue)
+	containers.New(a.containers, a.log).Register(a.api)
+	files.New(a.containers.Uploads(), a.log).Register(a.api)
+	a.api.Handle("POST /v1/chat/completions", chat.New(chat.Config{Turns: turns, Models: router, Logger: a.log}))
 	a.api.Handle("POST /v1/responses", responses.New(responses.Config{Turns: turns, Logger: a.log}))
 	return nil
 }
 
-func newBackend(ctx context.Context, cfg *config.Config, state string, log *slog.Logger) (sandbox.Backend, error) {
-	return nil, fmt.Errorf("not yet")
+// named says whether a model is named in the configuration: other names are the client's words.
+func (a *app) named(model string) bool {
+	return slices.ContainsFunc(a.cfg.Models, func(m config.Model) bool { return m.Name == model })
+}
+
+// newBackend makes the sandboxes of this machine, with everything that they leave below state.
+func newBackend(cfg *config.Config, state string, log *slog.Logger) (sandbox.Backend, error) {
+	guest, err := embedded.Guest()
+	if err != nil {
+		return nil, err
+	}
+	own := gvisor.Config{Runsc: runscPath(cfg), StateDir: state, Guest: guest, Logger: log}
+	switch img, err := findImage(cfg); {
+	case err == nil:
+		own.Image = img.Root
+		if filepath.Base(img.Root) == "rootfs" {
+			own.Image = filepath.Dir(img.Root) // where image.json says what is in it
+		}
+	case cfg.Sandbox.Image != "" || !errors.Is(err, image.ErrNotFound):
+		return nil, err
+	}
+	return gvisor.New(own)
 }
 
 // newModels makes the models that the configuration lists, in its order.
@@ -131,6 +185,8 @@ func newModels(cfg *config.Config, log *slog.Logger) ([]provider.Model, error) {
 
 func newProvider(m config.Model, log *slog.Logger) (provider.Provider, error) {
 	switch m.Provider {
+	case "demo":
+		return demo.New(), nil
 	case "openai-chat":
 		return openaichat.New(openaichat.Config{
 			BaseURL: m.BaseURL, APIKey: openaichat.Secret(m.APIKey.Reveal()), Model: m.Model, Images: m.Images, Logger: log,

@@ -87,6 +87,17 @@ func (l *loop) clientError(ctx context.Context, err error) *turn.Error {
 	return &e
 }
 
+// outcome is one word for the log. The error itself is logged by the surface that answers with it.
+func outcome(ctx context.Context, reason turn.Reason, err error) string {
+	switch {
+	case err == nil:
+		return string(reason)
+	case errors.Is(err, errStopped), ctx.Err() != nil:
+		return "left"
+	}
+	return "error"
+}
+
 func (l *loop) log(ctx context.Context, err error) {
 	attrs := []slog.Attr{
 		slog.String("model", l.req.Model),
@@ -96,12 +107,10 @@ func (l *loop) log(ctx context.Context, err error) {
 		slog.Int("input_tokens", l.usage.Input),
 		slog.Int("output_tokens", l.usage.Output),
 		slog.Duration("duration", time.Since(l.start)),
+		slog.String("outcome", outcome(ctx, l.ended, err)),
 	}
 	if l.spentReason != "" {
 		attrs = append(attrs, slog.String("last_round", string(l.spentReason)))
-	}
-	if err != nil {
-		attrs = append(attrs, slog.String("error", err.Error()))
 	}
 	l.cfg.Logger.LogAttrs(ctx, slog.LevelInfo, "turn ended", attrs...)
 }

@@ -171,7 +171,8 @@ func (w *workspace) Run(ctx context.Context, c tool.Call, sink func(tool.Chunk))
 	return o, nil
 }
 
-// exec knows: print TEXT, write NAME, show, image, raise ERROR, sleep (until interrupted), note TEXT, break (the sandbox fails).
+// exec knows: print TEXT, write NAME, show, image, raise ERROR, sleep (until interrupted), note TEXT, break (the sandbox fails), nostart (it fails
+// before anything ran).
 func (w *workspace) exec(ctx context.Context, o *tool.Outcome, verb, arg string, sink func(tool.Chunk)) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -211,7 +212,9 @@ func (w *workspace) exec(ctx context.Context, o *tool.Outcome, verb, arg string,
 	case "note":
 		w.notes = append(w.notes, arg)
 	case "break":
-		return turn.Errorf(turn.KindInternal, "the sandbox could not be started")
+		return &turn.Error{Kind: turn.KindInternal, Message: "the sandbox failed", CodeRan: true}
+	case "nostart":
+		return turn.Errorf(turn.KindOverloaded, "the sandbox did not start the code")
 	}
 	return nil
 }

@@ -135,12 +135,16 @@ func (r *round) runHosted(ctx context.Context, c *openCall) error {
 	case r.spend() == spentTime:
 		return r.notRun(c, turn.StatusIncomplete, "Not run: "+spentTime.sentence())
 	}
-	c.running, r.codeRan = true, true
+	c.running = true
 	if err := r.emit(turn.HostedRunning{}); err != nil {
 		return err
 	}
 	notes := r.ws.Notes()
 	o, err := r.exec(ctx, tool.Call{Tool: c.tool, Code: c.code})
+	// Only the workspace's own error can say for certain that the code never started.
+	if e, ok := errors.AsType[*turn.Error](err); !ok || ctx.Err() != nil || e.CodeRan {
+		r.codeRan = true
+	}
 	if err != nil {
 		return err
 	}

@@ -36,6 +36,7 @@ type loop struct {
 	sandboxTime time.Duration
 	repeats     repeats
 	spentReason spent
+	ended       turn.Reason // why the turn ended, "" while it has not
 }
 
 // run answers the turn. Its error is not yet fit for the client.
@@ -88,6 +89,7 @@ func (l *loop) prepare(ctx context.Context) error {
 }
 
 func (l *loop) finish(reason turn.Reason) error {
+	l.ended = reason
 	f := turn.Finished{Reason: reason, Usage: l.usage, Items: l.added, Rounds: l.rounds, HostedCalls: l.calls}
 	if l.ws != nil {
 		c := l.ws.Container()

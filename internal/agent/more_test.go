@@ -1,8 +1,10 @@
 package agent_test
 
 import (
+	"bytes"
 	"context"
 	"fmt"
+	"log/slog"
 	"strings"
 	"testing"
 
@@ -261,5 +263,22 @@ func TestBashIsHosted(t *testing.T) {
 	req.Hosted.Tools = []string{tool.Bash, tool.Python}
 	if h := b.ok(req).hosted(); len(h) != 1 || h[0].Tool != tool.Bash || h[0].Code != "print 1" {
 		t.Errorf("%+v", h)
+	}
+}
+
+// One line a turn, without anything of what was said.
+func TestLog(t *testing.T) {
+	var out bytes.Buffer
+	b := newBench(t, []any{python("print secret")}, []any{"the secret answer"})
+	b.cfg.Logger = slog.New(slog.NewTextHandler(&out, nil))
+	b.ok(request("a secret question"))
+	got := out.String()
+	for _, want := range []string{"level=INFO", "model=m", "rounds=2", "hosted_calls=1", "sandbox_seconds=0.001", "input_tokens=20", "outcome=stop"} {
+		if !strings.Contains(got, want) {
+			t.Errorf("nothing of %s in %s", want, got)
+		}
+	}
+	if strings.Contains(got, "secret") || strings.Count(got, "\n") != 1 {
+		t.Errorf("logged %s", got)
 	}
 }

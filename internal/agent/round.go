@@ -17,10 +17,10 @@ type round struct {
 	*loop
 	last bool // without hosted tools
 
-	items    []turn.Item // what the model said, in order
-	results  []turn.Item // of the calls that were answered here
-	clients  int         // calls that the client is to run
-	answered int         // calls that were answered here
+	items    []turn.Item   // what the model said, in order
+	results  []turn.Result // of the calls that were answered here
+	clients  int           // calls that the client is to run
+	answered int           // calls that were answered here
 	reason   turn.Reason
 
 	call    *openCall // the call that the model is writing
@@ -43,7 +43,10 @@ func (r *round) run(ctx context.Context) error {
 	if _, over := r.ends(); !over && r.spentReason != "" {
 		r.tellLimit()
 	}
-	r.added = append(append(r.added, r.items...), r.results...)
+	r.added = append(r.added, r.items...)
+	for _, res := range r.results {
+		r.added = append(r.added, res)
+	}
 	return ctx.Err()
 }
 
@@ -147,9 +150,8 @@ func (r *round) ends() (turn.Reason, bool) {
 // tellLimit says in the newest result that the next round is the last.
 func (r *round) tellLimit() {
 	if n := len(r.results); n > 0 {
-		res := r.results[n-1].(turn.Result) // nothing else is put there
-		res.Parts = append(res.Parts[:len(res.Parts):len(res.Parts)], turn.Text{Text: "[" + r.spentReason.sentence() + "]"})
-		r.results[n-1] = res
+		last := &r.results[n-1]
+		last.Parts = append(last.Parts, turn.Text{Text: "[" + r.spentReason.sentence() + "]"})
 	}
 }
 

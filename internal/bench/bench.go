@@ -41,6 +41,14 @@ func (r *Result) added(name string, with, without []time.Duration, words string)
 	r.add(name+"_p99", quantile(with, 0.99)-quantile(without, 0.99), "ms", "")
 }
 
+// few is how many samples are taken.
+func few(n int, quick bool) int {
+	if quick {
+		return min(n, 2)
+	}
+	return n
+}
+
 // quantile is in milliseconds; of few samples the largest stands for the high quantiles.
 func quantile(samples []time.Duration, q float64) float64 {
 	if len(samples) == 0 {

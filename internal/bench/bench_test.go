@@ -8,10 +8,15 @@ import (
 	"net/http/httputil"
 	"net/url"
 	"os"
+	"os/exec"
 	"runtime"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/lathe-gateway/lathe/internal/sandbox"
+	"github.com/lathe-gateway/lathe/internal/sandbox/fake"
+	"github.com/lathe-gateway/lathe/internal/turn"
 )
 
 func TestQuantile(t *testing.T) {
@@ -78,5 +83,51 @@ func TestGatewayKeys(t *testing.T) {
 	}
 	if table := text.String(); strings.Count(table, "\n") != 5+len(want)%2 || !strings.Contains(table, "p99") {
 		t.Errorf("table:\n%s", table)
+	}
+}
+
+// TestSandboxKeys runs the whole benchmark on the fake backend, whose sandboxes are processes of this machine: keys, not figures.
+func TestSandboxKeys(t *testing.T) {
+	t.Parallel()
+	backend := fake.New(fake.Config{})
+	defer backend.Close()
+	python, err := exec.LookPath("python3")
+	if err != nil {
+		t.Skip("needs python3: make test installs it")
+	}
+	var steps int
+	result, err := Sandbox(t.Context(), SandboxConfig{
+		Backend: backend, Python: python, Quick: true, Progress: func(string) { steps++ },
+		Spec: func() (sandbox.Spec, error) {
+			return sandbox.Spec{
+				ID: turn.NewID("bench_"), Limits: sandbox.Defaults(), Mounts: []sandbox.Mount{{Source: t.TempDir(), Target: "/mnt/data"}},
+			}, nil
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := result.Figures()
+	for _, key := range []string{"cell_p50", "cell_p99", "start_bare_p50", "start_bare_p99", "starts_per_s", "python_c_p50", "python_c_p99"} {
+		if got[key] <= 0 {
+			t.Errorf("%s is %g", key, got[key])
+		}
+	}
+	if _, measured := got["live_mib"]; measured || steps != 5 {
+		t.Errorf("got %v after %d steps", got, steps)
+	}
+}
+
+// TestFailingProgramIsAnError: a benchmark of programs that fail would show the figures of something else.
+func TestFailingProgramIsAnError(t *testing.T) {
+	t.Parallel()
+	if _, err := exec.LookPath("python3"); err != nil {
+		t.Skip("needs python3: make test installs it")
+	}
+	if _, err := timeCommand(t.Context(), 1, func(int) *exec.Cmd { return exec.Command("python3", "-c", "print(2)") }); err == nil {
+		t.Error("another output is taken")
+	}
+	if _, err := timeCommand(t.Context(), 1, func(int) *exec.Cmd { return exec.Command("python3", "-c", "print(1); exit(1)") }); err == nil {
+		t.Error("a failure is taken")
 	}
 }

@@ -88,12 +88,7 @@ type gatewayBench struct {
 	direct, proxied, gateway string
 }
 
-func (b *gatewayBench) count(n int) int {
-	if b.Quick {
-		return min(n, 5)
-	}
-	return n
-}
+func (b *gatewayBench) count(n int) int { return few(n, b.Quick) }
 
 // post sends one chat request and returns the time to the first byte of the body and to its end.
 func (b *gatewayBench) post(ctx context.Context, base, path, body string) (first, whole time.Duration, answer []byte, err error) {

@@ -21,12 +21,14 @@ type SandboxConfig struct {
 	Backend sandbox.Backend
 	// Spec returns what a new sandbox is made of, each time with an ID and folders of its own.
 	Spec func() (sandbox.Spec, error)
-	// StateDir is the backend's: the processes of a sandbox are known by it.
+	// StateDir is the backend's: the processes of a sandbox are known by it. "" leaves live_mib out.
 	StateDir string
 	// Python is the host's interpreter, for comparison; Runsc and RootFS are for a plain run of gVisor. "" leaves a comparison out.
 	Python, Runsc, RootFS string
 	// Progress is told what comes next; nil says nothing.
 	Progress func(what string)
+	// Quick takes few samples, for tests: the figures mean nothing then.
+	Quick bool
 }
 
 // Sandbox measures starts, cells and memory.
@@ -54,6 +56,8 @@ type sandboxBench struct {
 	SandboxConfig
 	result *Result
 }
+
+func (b *sandboxBench) count(n int) int { return few(n, b.Quick) }
 
 func (b *sandboxBench) start(ctx context.Context) (sandbox.Sandbox, error) {
 	spec, err := b.Spec()
@@ -101,10 +105,10 @@ func (b *sandboxBench) cells(ctx context.Context) error {
 	var live []sandbox.Sandbox
 	defer func() {
 		for _, sb := range live {
-			sb.Close()
+			_ = sb.Close() // the backend ends what is left
 		}
 	}()
-	for range liveCount {
+	for range b.count(liveCount) {
 		sb, err := b.start(ctx)
 		if err != nil {
 			return err
@@ -115,7 +119,7 @@ func (b *sandboxBench) cells(ctx context.Context) error {
 		}
 	}
 	var samples []time.Duration
-	for i := range warmUps + cellCount {
+	for i := range warmUps + b.count(cellCount) {
 		begin := time.Now()
 		if _, err := firstOutput(ctx, live[0], bareProgram); err != nil {
 			return err
@@ -125,11 +129,14 @@ func (b *sandboxBench) cells(ctx context.Context) error {
 		}
 	}
 	b.result.times("cell", samples, "one cell in a warm kernel, call to result")
+	if b.StateDir == "" {
+		return nil
+	}
 	pss, err := processMemory(b.StateDir)
 	if err != nil {
 		return err
 	}
-	b.result.add("live_mib", float64(pss)/mib/liveCount, "MiB", "memory of a live bare kernel (PSS of all its processes)")
+	b.result.add("live_mib", float64(pss)/mib/float64(len(live)), "MiB", "memory of a live bare kernel (PSS of all its processes)")
 	return nil
 }
 
@@ -139,7 +146,7 @@ func (b *sandboxBench) starts(ctx context.Context) error {
 		{"start", dataLibraries, "a new sandbox, to the first output with numpy, pandas and matplotlib imported"},
 	} {
 		var samples []time.Duration
-		for range startCount {
+		for range b.count(startCount) {
 			took, ok, err := b.oneStart(ctx, kind.code)
 			if err != nil {
 				return err
@@ -187,7 +194,7 @@ func (b *sandboxBench) sustained(ctx context.Context) error {
 	begin := time.Now()
 	for range sustainedAtOnce {
 		workers.Go(func() {
-			for next.Add(1) <= sustainedCount && ctx.Err() == nil {
+			for next.Add(1) <= int64(b.count(sustainedCount)) && ctx.Err() == nil {
 				if _, _, err := b.oneStart(ctx, bareProgram); err != nil {
 					mu.Lock()
 					failed = errors.Join(failed, err)
@@ -211,7 +218,7 @@ func (b *sandboxBench) pythonC(ctx context.Context) error {
 	if b.Python == "" {
 		return nil
 	}
-	samples, err := timeCommand(ctx, comparisonCount, func(int) *exec.Cmd { return exec.CommandContext(ctx, b.Python, "-c", bareProgram) })
+	samples, err := timeCommand(ctx, b.count(comparisonCount), func(int) *exec.Cmd { return exec.CommandContext(ctx, b.Python, "-c", bareProgram) })
 	if err != nil {
 		return err
 	}
@@ -229,6 +236,7 @@ func (b *sandboxBench) runscRun(ctx context.Context) error {
 		return err
 	}
 	defer os.RemoveAll(dir)
+	defer unmountNetns(filepath.Join(dir, "root"))
 	spec, err := json.Marshal(map[string]any{
 		"ociVersion": "1.0.0",
 		"process": map[string]any{
@@ -245,7 +253,7 @@ func (b *sandboxBench) runscRun(ctx context.Context) error {
 	if err := os.WriteFile(filepath.Join(dir, "config.json"), spec, 0o600); err != nil {
 		return err
 	}
-	samples, err := timeCommand(ctx, plainRunCount, func(i int) *exec.Cmd {
+	samples, err := timeCommand(ctx, b.count(plainRunCount), func(i int) *exec.Cmd {
 		args := []string{"--root", filepath.Join(dir, "root"), "--network=none", "--ignore-cgroups"}
 		if os.Geteuid() != 0 {
 			args = append(args, "--rootless")

@@ -78,9 +78,9 @@ func chunks(w http.ResponseWriter, delta, finish string) {
 	w.Header().Set("Content-Type", "text/event-stream")
 	const frame = `data: {"id":"chatcmpl-1","object":"chat.completion.chunk","created":1,"model":"bench","choices":[{"index":0,"delta":%s,"finish_reason":%s}]}` + "\n\n"
 	fmt.Fprintf(w, frame, delta, "null")
-	http.NewResponseController(w).Flush()
+	_ = http.NewResponseController(w).Flush() // a client that left shows in the next write
 	fmt.Fprintf(w, frame, "{}", fmt.Sprintf("%q", finish))
 	io.WriteString(w, "data: {\"id\":\"chatcmpl-1\",\"object\":\"chat.completion.chunk\",\"created\":1,\"model\":\"bench\",\"choices\":[],"+
 		"\"usage\":{\"prompt_tokens\":9,\"completion_tokens\":5,\"total_tokens\":14}}\n\ndata: [DONE]\n\n")
-	http.NewResponseController(w).Flush()
+	_ = http.NewResponseController(w).Flush() // a client that left shows in the next write
 }

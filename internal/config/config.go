@@ -105,7 +105,10 @@ func Default() Config {
 // YAML is the configuration as a file that gives the same one again, but for the secrets, which are redacted.
 func (c *Config) YAML() ([]byte, error) {
 	var b bytes.Buffer
-	err := yaml.NewEncoder(&b, yaml.IndentSequence(true)).Encode(c)
+	idle := []*yaml.Comment{yaml.LineComment(" has no effect in this release")}
+	err := yaml.NewEncoder(&b, yaml.IndentSequence(true), yaml.WithComment(yaml.CommentMap{
+		"$.sandbox.pool": idle, "$.sandbox.hibernate_after": idle,
+	})).Encode(c)
 	return b.Bytes(), err
 }
 

@@ -321,31 +321,37 @@ func TestHostileKernel(t *testing.T) {
 		status string // "" for any
 		err    string
 	}{
-		"an unknown frame":          {"c = request()\nframe(200, c)\ntime.sleep(100)", proto.Killed, "garbled"},
-		"a frame of the host":       {"c = request()\nframe(13, c)\ntime.sleep(100)", proto.Killed, "garbled"},
-		"a huge frame":              {"c = request()\nos.write(4, b'\\xff' * 9)\ntime.sleep(100)", proto.Killed, "garbled"},
-		"half a frame":              {"c = request()\nos.write(4, b'\\0\\0\\1\\0\\x08' + c + b'half')\nos.close(4)\ntime.sleep(100)", proto.Killed, "garbled"},
-		"started twice":             {"c = request()\nframe(6, c)\nframe(6, c)\ntime.sleep(100)", proto.Killed, "garbled"},
-		"a bad stream":              {"c = request()\nframe(8, c, b'\\x09x')\ntime.sleep(100)", proto.Killed, "garbled"},
-		"a bad display":             {"c = request()\nframe(9, c, b'\\0')\ntime.sleep(100)", proto.Killed, "garbled"},
-		"a bad result":              {"c = request()\nframe(12, c, b'ok')\ntime.sleep(100)", proto.Killed, "garbled"},
-		"a result without a number": {"c = request()\nframe(12, c, b'ok\\0x\\0')\ntime.sleep(100)", proto.Killed, "garbled"},
-		"a status of its own":       {"c = request()\nframe(12, c, b'fine\\x000\\0')\ntime.sleep(100)", proto.Failed, ""},
-		"many results":              {"c = request()\nfor _ in range(1000): frame(12, c, b'ok\\x000\\0')\ntime.sleep(100)", proto.OK, ""},
-		"a result of another call":  {"c = request()\nframe(12, b'abcd', b'ok\\x000\\0')\nframe(12, c, b'error\\x007\\0mine')\ntime.sleep(100)", proto.Failed, "mine"},
-		"a result, then death":      {"c = request()\nframe(12, c, b'ok\\x000\\0')\nos._exit(9)", proto.OK, ""},
-		"questions unread":          {"c = request()\nfor _ in range(100000): frame(1, c)\ntime.sleep(100)", "", ""},
-		"a long error":              {"c = request()\nframe(12, c, b'error\\x001\\0' + b'e' * 1000000)\ntime.sleep(100)", proto.Failed, "eee"},
-		"frames between calls":      {"frame(8, b'aaaa', b'\\x01x')\nframe(9, bytes(4), b'\\x01a')\nc = request()\nframe(12, c, b'ok\\x000\\0')\nframe(8, c, b'\\x01late')\ntime.sleep(100)", proto.OK, ""},
-		"deaf to interrupts":        {"import signal\nsignal.signal(2, signal.SIG_IGN)\nc = request()\ntime.sleep(100)", proto.Timeout, "was killed"},
+		"an unknown frame":    {"c = request()\nframe(200, c)\nSLEEP", proto.Killed, "garbled"},
+		"a frame of the host": {"c = request()\nframe(13, c)\nSLEEP", proto.Killed, "garbled"},
+		"a huge frame":        {"c = request()\nos.write(4, b'\\xff' * 9)\nSLEEP", proto.Killed, "garbled"},
+		"half a frame": {
+			"c = request()\nos.write(4, b'\\0\\0\\1\\0\\x08' + c + b'half')\nos.close(4)\nSLEEP", proto.Killed, "garbled",
+		},
+		"started twice":             {"c = request()\nframe(6, c)\nframe(6, c)\nSLEEP", proto.Killed, "garbled"},
+		"a bad stream":              {"c = request()\nframe(8, c, b'\\x09x')\nSLEEP", proto.Killed, "garbled"},
+		"a bad display":             {"c = request()\nframe(9, c, b'\\0')\nSLEEP", proto.Killed, "garbled"},
+		"a bad result":              {"c = request()\nframe(12, c, b'ok')\nSLEEP", proto.Killed, "garbled"},
+		"a result without a number": {"c = request()\nframe(12, c, b'ok\\0x\\0')\nSLEEP", proto.Killed, "garbled"},
+		"a status of its own":       {"c = request()\nframe(12, c, b'fine\\x000\\0')\nSLEEP", proto.Failed, ""},
+		"many results":              {"c = request()\nfor _ in range(1000): frame(12, c, OK)\nSLEEP", proto.OK, ""},
+		"a result of another call":  {"c = request()\nframe(12, b'abcd', OK)\nframe(12, c, b'error\\x007\\0mine')\nSLEEP", proto.Failed, "mine"},
+		"a result, then death":      {"c = request()\nframe(12, c, OK)\nos._exit(9)", proto.OK, ""},
+		"questions unread":          {"c = request()\nfor _ in range(100000): frame(1, c)\nSLEEP", "", ""},
+		"a long error":              {"c = request()\nframe(12, c, b'error\\x001\\0' + b'e' * 1000000)\nSLEEP", proto.Failed, "eee"},
+		"frames between calls": {
+			"frame(8, b'aaaa', b'\\x01x')\nframe(9, bytes(4), b'\\x01a')\nc = request()\nframe(12, c, OK)\nframe(8, c, b'\\x01late')\nSLEEP", proto.OK, "",
+		},
+		"deaf to interrupts": {"import signal\nsignal.signal(2, signal.SIG_IGN)\nc = request()\nSLEEP", proto.Timeout, "was killed"},
 	}
+	words := strings.NewReplacer("SLEEP", "time.sleep(100)", "OK", "b'ok\\x000\\0'")
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			h := serve(t, Config{Python: badKernel(t, true, tt.body)})
+			h := serve(t, Config{Python: badKernel(t, true, words.Replace(tt.body))})
 			for range 2 {
 				a := h.finish(h.start(proto.StartCall{Kind: proto.Python, Code: "1", TimeoutMS: 3000}))
-				if !a.started || tt.status != "" && a.result.Status != tt.status || !strings.Contains(a.result.Error, tt.err) || len(a.result.Error) > maxError {
+				r := a.result
+				if !a.started || tt.status != "" && r.Status != tt.status || !strings.Contains(r.Error, tt.err) || len(r.Error) > maxError {
 					t.Errorf("%+v", a)
 				}
 				if a := h.run(proto.Bash, "echo fine"); a.output[proto.Stdout] != "fine\n" {
@@ -398,7 +404,8 @@ func interruptAnywhere(t *testing.T, h *host) {
 			t.Fatalf("round %d: %+v", i, a.result)
 		}
 		// What is left of the interrupt must not reach the next cell, and the channel must be in step.
-		if a := h.run(proto.Python, "print('next')\n'end'"); a.result.Status != proto.OK || a.output[proto.Stdout] != "next\n" || a.output[proto.Value] != "'end'" {
+		a := h.run(proto.Python, "print('next')\n'end'")
+		if a.result.Status != proto.OK || a.output[proto.Stdout] != "next\n" || a.output[proto.Value] != "'end'" {
 			t.Fatalf("round %d, the next cell: %+v", i, a)
 		}
 	}
@@ -408,7 +415,8 @@ func TestWarmAndRenew(t *testing.T) {
 	h := serve(t, Config{Python: needPython(t)})
 	h.last++
 	h.send(proto.Warm, h.last, proto.WarmCall{Modules: []string{"json", "no_such_module"}})
-	if a := h.finish(h.last); !a.started || a.result.Status != proto.OK || !strings.Contains(a.result.Error, "no_such_module: ModuleNotFoundError") {
+	a := h.finish(h.last)
+	if a.result.Status != proto.OK || !strings.Contains(a.result.Error, "no_such_module: ModuleNotFoundError") {
 		t.Errorf("warm: %+v", a)
 	}
 	if a := h.run(proto.Python, "import sys\n'json' in sys.modules, 'json' in globals()"); a.output[proto.Value] != "(True, False)" {

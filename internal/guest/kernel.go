@@ -14,14 +14,16 @@ import (
 	"github.com/lathe-gateway/lathe/internal/guest/proto"
 )
 
-// The kernel's source is both files, in one namespace.
+// The kernel's source is all three files, in one namespace.
 var (
+	//go:embed wire.py
+	wireSource string
 	//go:embed display.py
 	displaySource string
 	//go:embed kernel.py
 	mainSource string
 
-	kernelSource = displaySource + mainSource
+	kernelSource = wireSource + displaySource + mainSource
 )
 
 // kernelStub reads the kernel's source from fd 3, where requests follow it.

@@ -7,172 +7,16 @@ Before the code of a START runs comes STARTED: from then until RESULT, and no ea
 PING asks the guest to drain fds 1 and 2 and is answered by HELLO; HELLO to the guest says that the kernel is ready, and which one.
 
 The guest drains fds 1 and 2 before it acts on a frame, so a display or a result never overtakes what was printed before it.
-The source of display.py stands before this file's, in one namespace. IPython's InteractiveShell runs the cells where it is installed,
-else Plain below. Everything that is not needed to start is imported late.
+The sources of wire.py and display.py stand before this file's, in one namespace. IPython's InteractiveShell runs the cells where it is
+installed, else Plain below. Everything that is not needed to start is imported late.
 """
 import builtins
-import io
 import os
 import signal
 import sys
 import types
-from _thread import RLock, get_ident
 
 HERE = __file__ = "<lathe kernel>"
-CHUNK, LARGEST = 256 << 10, 12 << 20
-PING, HELLO, START, WARM, RENEW, STARTED, OUTPUT, DISPLAY, RESULT = 1, 2, 3, 4, 5, 6, 8, 9, 12
-STDERR, VALUE, DISPLAYED = b"\2", b"\3", b"\4"
-MAIN = get_ident()
-
-
-class Wire:
-    """The channel to the guest, and with it SIGINT: a KeyboardInterrupt comes only in user code. While the channel is in use it would
-    garble that, and in the engine it would leave locks taken, so there it is put off until the next user code of the cell."""
-
-    def __init__(self):
-        self.requests, self.messages = private(3), private(4)
-        self.call = bytes(4)
-        self.lock, self.depth = RLock(), 0
-        self.busy = self.running = self.pending = False  # in a cell; in its user code; with an interrupt to come
-        self.alive = True  # False in a forked child, which must not talk
-        self.last = None  # the Stream that was written to last, or this
-
-    def __enter__(self):
-        if get_ident() == MAIN:
-            self.depth += 1
-        self.lock.acquire()
-
-    def __exit__(self, *_):
-        self.lock.release()
-        if get_ident() == MAIN:
-            self.depth -= 1
-            self.check()
-
-    def interrupted(self, *_):
-        self.pending = self.busy
-        self.check()
-
-    def check(self):
-        if self.pending and self.running and not self.depth:
-            self.pending = False
-            raise KeyboardInterrupt
-
-    def forked(self):
-        self.alive, self.lock = False, RLock()  # another thread may have held it
-
-    def send(self, kind, payload=b""):
-        if not self.alive:
-            return
-        with self:
-            head = len(payload).to_bytes(4, "big") + bytes((kind,)) + self.call
-            view = memoryview(head + payload)
-            while view:
-                view = view[os.write(self.messages, view):]
-
-    def receive(self):
-        """Returns type and payload of the next request; the type is 0 at the end."""
-        head = self.exactly(9)
-        if not head:
-            return 0, b""
-        if head[4] != HELLO:
-            self.call = head[5:9]
-        return head[4], self.exactly(int.from_bytes(head[:4], "big"))
-
-    def exactly(self, size):
-        parts = []
-        while size:
-            part = os.read(self.requests, size)
-            if not part:
-                return b""
-            parts.append(part)
-            size -= len(part)
-        return b"".join(parts)
-
-    def sync(self):
-        """Returns when the guest has taken all that is in the pipes of fds 1 and 2."""
-        if not self.alive:
-            return
-        with self:
-            if self.busy:  # between cells the main thread is the one that reads
-                self.send(PING)
-                self.receive()
-
-    def turn(self, stream):
-        """Called when another stream is written to than before: keeps the order between the two."""
-        last, self.last = self.last, stream
-        if last is not None:
-            if last is not self:
-                last.flush()
-            self.sync()
-
-    def text(self, stream, text):
-        flush()
-        data = text.encode("utf-8", "backslashreplace")
-        for at in range(0, len(data), CHUNK):
-            self.send(OUTPUT, stream + data[at:at + CHUNK])
-        self.last = self  # what is printed next must not be drained before this
-        if stream == DISPLAYED:
-            self.sync()
-
-    def image(self, mime, data):
-        if len(data) > LARGEST:
-            return self.text(STDERR, f"an image of {len(data)} bytes is too large to be shown\n")
-        flush()
-        self.send(DISPLAY, bytes((len(mime),)) + mime.encode() + bytes(data))
-        self.last = self
-        self.sync()
-
-
-class UserCode:
-    """The context in which SIGINT is a KeyboardInterrupt."""
-
-    def __enter__(self):
-        wire.running = True
-
-    def __exit__(self, *_):
-        wire.running = False
-
-
-def unlist(payload):
-    items, at = [], 0
-    while at < len(payload):
-        end = at + 4 + int.from_bytes(payload[at:at + 4], "big")
-        items.append(payload[at + 4:end].decode("utf-8", "surrogateescape"))
-        at = end
-    return items
-
-
-def private(fd):
-    """Moves a channel out of the way of programs that close or reuse small descriptors, and of child processes."""
-    import fcntl
-    high = fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, 200)
-    os.close(fd)
-    return high
-
-
-class Stream(io.TextIOWrapper):
-    def __init__(self, fd):
-        raw = io.FileIO(fd, "w", closefd=False)
-        super().__init__(io.BufferedWriter(raw), encoding="utf-8", errors="backslashreplace", line_buffering=True)
-        self.mode = "w"
-
-    def write(self, text):
-        if wire.last is not self:
-            wire.turn(self)
-        return super().write(text)
-
-
-def flush():
-    for stream in (sys.stdout, sys.stderr, OUT, ERR):
-        try:
-            stream.flush()
-        except Exception:
-            pass
-    if "ctypes" in sys.modules:
-        try:
-            sys.modules["ctypes"].CDLL(None).fflush(None)
-        except Exception:
-            pass
 
 
 def describe(error):
@@ -205,6 +49,26 @@ def no_input(prompt="", /):
     raise EOFError("input() is not available here: nobody can answer; put the value into the code")
 
 
+class Reserve:
+    """Address space that is given back to tell of a MemoryError while what caused it is still held. With none left at all, CPython 3.11
+    searches for the handler for ever: it cannot make the number of the instruction that it wants to push for it."""
+
+    SIZE = 2 << 20
+    held = None
+
+    def take(self):
+        if self.held is None:
+            try:
+                room = bytearray(self.SIZE)  # as much again must be left, for the cell that frees what is in the way
+                self.held = bytearray(self.SIZE)
+                del room
+            except MemoryError:
+                pass
+
+    def free(self):
+        self.held = None
+
+
 def traceback(error):
     """Sends a plain traceback of the user's frames."""
     from traceback import format_exception
@@ -234,6 +98,7 @@ class Plain:
         except SystemExit as error:
             return error
         except BaseException as error:
+            reserve.free()
             traceback(error)
             return error
         return None
@@ -334,6 +199,7 @@ def ipython(figures):
         display_pub_class = Publisher
 
         def showtraceback(self, exc_tuple=None, *args, **kwargs):
+            reserve.free()
             kind, error = (exc_tuple or sys.exc_info())[:2]
             if issubclass(kind, KeyboardInterrupt):
                 # The first of IPython's tracebacks takes longer than the guest waits after an interrupt.
@@ -396,6 +262,7 @@ def cell(engine, figures, code, where, env):
             os.environ.pop(name, None)
     os.environ.update(env)
     cell_env = env
+    reserve.take()
     if where:
         os.chdir(where)
     signal.signal(signal.SIGINT, wire.interrupted)
@@ -412,6 +279,7 @@ def cell(engine, figures, code, where, env):
     except BaseException as late:
         # An interrupt that the engine did not catch, or a figure that cannot be drawn.
         wire.running = False
+        reserve.free()
         wire.text(STDERR, describe(late) + "\n")
         error = error or late
     finally:
@@ -480,6 +348,7 @@ def serve():
 
 
 cell_env = {}
+reserve = Reserve()
 wire = Wire()
 os.register_at_fork(after_in_child=wire.forked)
 signal.signal(signal.SIGINT, wire.interrupted)

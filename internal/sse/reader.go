@@ -30,11 +30,12 @@ func Read(r io.Reader, maxFrame int) iter.Seq2[Event, error] {
 		f := frame{max: maxFrame}
 		for {
 			line, err := lines.next()
-			if err != nil && err != io.EOF {
+			ended := errors.Is(err, io.EOF)
+			if err != nil && !ended {
 				yield(Event{}, err)
 				return
 			}
-			if err == nil && len(line) > 0 {
+			if !ended && len(line) > 0 {
 				if err := f.add(line); err != nil {
 					yield(Event{}, err)
 					return
@@ -44,7 +45,7 @@ func Read(r io.Reader, maxFrame int) iter.Seq2[Event, error] {
 			if ev, ok := f.take(); ok && !yield(ev, nil) {
 				return
 			}
-			if err == io.EOF {
+			if ended {
 				return
 			}
 		}
@@ -93,7 +94,7 @@ func (l *lineReader) next() ([]byte, error) {
 	l.long = l.long[:0]
 	for {
 		if _, err := l.r.Peek(1); err != nil {
-			if err == io.EOF && len(l.long) > 0 {
+			if errors.Is(err, io.EOF) && len(l.long) > 0 {
 				return l.trimBOM(l.long), nil
 			}
 			return nil, err
@@ -102,14 +103,14 @@ func (l *lineReader) next() ([]byte, error) {
 		if l.afterCR {
 			l.afterCR = false
 			if chunk[0] == '\n' {
-				l.r.Discard(1)
+				l.discard(1)
 				continue
 			}
 		}
 		i := lineEnd(chunk)
 		if i >= 0 && len(l.long) == 0 {
 			l.afterCR = chunk[i] == '\r'
-			l.r.Discard(i + 1) // keeps chunk as it is until the next read
+			l.discard(i + 1) // keeps chunk as it is until the next read
 			return l.trimBOM(chunk[:i]), nil
 		}
 		n := len(chunk)
@@ -122,12 +123,15 @@ func (l *lineReader) next() ([]byte, error) {
 		l.long = append(l.long, chunk[:n]...)
 		if i >= 0 {
 			l.afterCR = chunk[i] == '\r'
-			l.r.Discard(i + 1)
+			l.discard(i + 1)
 			return l.trimBOM(l.long), nil
 		}
-		l.r.Discard(n)
+		l.discard(n)
 	}
 }
+
+// discard drops bytes that are in the buffer, so that it cannot fail.
+func (l *lineReader) discard(n int) { _, _ = l.r.Discard(n) }
 
 func (l *lineReader) trimBOM(line []byte) []byte {
 	if l.begun {

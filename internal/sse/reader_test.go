@@ -24,6 +24,9 @@ func readAll(r io.Reader, maxFrame int) (events []sse.Event, err error) {
 	return events, nil
 }
 
+// asText spares cmp from comparing byte by byte.
+var asText = cmp.Transformer("text", func(b []byte) string { return string(b) })
+
 func TestRead(t *testing.T) {
 	data := func(lines ...string) []sse.Event {
 		var out []sse.Event
@@ -54,7 +57,7 @@ func TestRead(t *testing.T) {
 		{"byte order mark", "\xef\xbb\xbfdata: x\n\n", data("x")},
 		{"no last blank line", "data: x\n\ndata: y\n", data("x", "y")},
 		{"no last line end", "data: x\n\ndata: y", data("x", "y")},
-		{"longer than a buffer", "data: " + strings.Repeat("z", 100_000) + "\n\n", data(strings.Repeat("z", 100_000))},
+		{"longer than a buffer", "data: " + strings.Repeat("z", 10_000) + "\n\n", data(strings.Repeat("z", 10_000))},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			for kind, r := range map[string]io.Reader{
@@ -66,7 +69,7 @@ func TestRead(t *testing.T) {
 				if err != nil {
 					t.Errorf("%s: %v", kind, err)
 				}
-				if diff := cmp.Diff(tc.want, got); diff != "" {
+				if diff := cmp.Diff(tc.want, got, asText); diff != "" {
 					t.Errorf("%s (-want +got):\n%s", kind, diff)
 				}
 			}
@@ -123,7 +126,7 @@ func FuzzRead(f *testing.F) {
 		if (err == nil) != (err2 == nil) {
 			t.Fatalf("at once %v, byte by byte %v", err, err2)
 		}
-		if diff := cmp.Diff(whole, bytewise); diff != "" {
+		if diff := cmp.Diff(whole, bytewise, asText); diff != "" {
 			t.Fatalf("chunking changes the frames:\n%s", diff)
 		}
 		rec := httptest.NewRecorder()
@@ -138,7 +141,7 @@ func FuzzRead(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if diff := cmp.Diff(whole, again); diff != "" {
+		if diff := cmp.Diff(whole, again, asText); diff != "" {
 			t.Fatalf("writing and reading again (-want +got):\n%s", diff)
 		}
 	})

@@ -191,7 +191,7 @@ func (o *objectReader) finish() ([]byte, error) {
 func decodeString(s string) (content string, closed bool, rest string) {
 	var r stringReader
 	var b strings.Builder
-	for i := 0; i < len(s); i++ {
+	for i := range len(s) {
 		out, end := r.step(s[i])
 		b.Write(out)
 		if end {

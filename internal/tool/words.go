@@ -78,15 +78,20 @@ func (o *Outcome) Failed() bool { return o.Status != "ok" && o.Status != "" }
 
 func outputText(outputs []turn.Output) string {
 	var b strings.Builder
+	open := false // a line that has no end yet
 	for _, o := range outputs {
-		if !o.IsImage() {
-			b.WriteString(o.Text)
+		text := o.Text
+		if o.IsImage() {
+			text = "[an image was displayed here; the user sees it]\n"
+		}
+		if text == "" {
 			continue
 		}
-		if s := b.String(); s != "" && !strings.HasSuffix(s, "\n") {
-			b.WriteByte('\n')
+		if open {
+			b.WriteByte('\n') // what follows is of another kind: the value of the last expression, an image
 		}
-		b.WriteString("[an image was displayed here; the user sees it]\n")
+		b.WriteString(text)
+		open = !strings.HasSuffix(text, "\n")
 	}
 	return strings.ToValidUTF8(b.String(), "\uFFFD")
 }
@@ -98,9 +103,9 @@ func failure(o *Outcome) string {
 	}
 	word := map[string]string{
 		"error":       "failed",
-		"timeout":     "stopped, its time was up",
-		"killed":      "killed",
-		"interrupted": "interrupted",
+		"timeout":     "was stopped, its time was up",
+		"killed":      "was killed",
+		"interrupted": "was interrupted",
 	}[o.Status]
 	switch {
 	case !o.Failed():
@@ -153,7 +158,7 @@ func Link(f turn.File) string {
 // escapePath escapes only what would end a link, so that names stay readable.
 func escapePath(p string) string {
 	var b strings.Builder
-	for i := 0; i < len(p); i++ {
+	for i := range len(p) {
 		if c := p[i]; c <= ' ' || c == 0x7f || strings.IndexByte(`%()<>[]"\`+"`", c) >= 0 {
 			fmt.Fprintf(&b, "%%%02X", c)
 		} else {

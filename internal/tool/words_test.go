@@ -27,14 +27,18 @@ func TestWords(t *testing.T) {
 		{name: "nothing", outcome: Outcome{Status: "ok"}, want: "(no output)"},
 		{name: "output", outcome: Outcome{Status: "ok", Outputs: text("42\n")}, want: "42"},
 		{
+			name:    "the last value on a line of its own",
+			outcome: Outcome{Status: "ok", Outputs: []turn.Output{{Text: "printed"}, {Text: ""}, {Text: "42"}}}, want: "printed\n42",
+		},
+		{
 			name: "failure keeps what was printed before",
 			outcome: Outcome{Status: "error", Outputs: text("before\nTraceback ...\n"), ExitCode: 1,
 				Error: "ZeroDivisionError: division by zero"},
 			want: "before\nTraceback ...\n\n[the call failed: ZeroDivisionError: division by zero]",
 		},
 		{name: "exit status", outcome: Outcome{Status: "error", ExitCode: 3}, want: "(no output)\n\n[the call failed: exit status 3]"},
-		{name: "timeout", outcome: Outcome{Status: "timeout", Outputs: text("tick")}, want: "tick\n\n[the call stopped, its time was up]"},
-		{name: "memory", outcome: Outcome{Status: "killed", Error: "out of memory"}, want: "(no output)\n\n[the call killed: out of memory]"},
+		{name: "timeout", outcome: Outcome{Status: "timeout", Outputs: text("tick")}, want: "tick\n\n[the call was stopped, its time was up]"},
+		{name: "memory", outcome: Outcome{Status: "killed", Error: "out of memory"}, want: "(no output)\n\n[the call was killed: out of memory]"},
 		{name: "a status from elsewhere", outcome: Outcome{Status: "odd"}, want: "(no output)\n\n[the call ended as odd]"},
 		{
 			name: "images and files",

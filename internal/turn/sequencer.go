@@ -7,10 +7,11 @@ package turn
 // or Close ends the group, since some upstreams interleave their pieces.
 type Sequencer struct {
 	open      openBlock
-	text      []Part // of the open message
+	text      []Part // of the open message; the text of the last one is in run
 	reasoning Reasoning
-	summary   string
-	calls     []*pendingCall // in order of arrival; the open one is first
+	// run, thought and summary grow by appending: answers of 100,000 deltas are real, and joining strings would copy them each time.
+	run, thought, summary []byte
+	calls                 []*pendingCall // in order of arrival; the open one is first
 }
 
 type openBlock int
@@ -23,10 +24,11 @@ const (
 )
 
 type pendingCall struct {
-	index    int
-	call     Call
-	started  bool
-	buffered string // arguments not yet sent as CallDelta
+	index   int
+	call    Call
+	args    []byte // becomes call.Arguments
+	sent    int    // of args, as CallDelta
+	started bool
 }
 
 // Text adds text to the answer.
@@ -35,7 +37,10 @@ func (s *Sequencer) Text(delta string) []Event {
 		return nil
 	}
 	out := s.message()
-	s.appendText(delta)
+	if n := len(s.text); n == 0 || !isText(s.text[n-1]) {
+		s.begin(Text{})
+	}
+	s.run = append(s.run, delta...)
 	return append(out, TextDelta{Text: delta})
 }
 
@@ -45,13 +50,10 @@ func (s *Sequencer) Refusal(delta string) []Event {
 		return nil
 	}
 	out := s.message()
-	if n := len(s.text); n > 0 {
-		if r, ok := s.text[n-1].(Refusal); ok {
-			s.text[n-1] = Refusal{Text: r.Text + delta}
-			return append(out, RefusalDelta{Text: delta})
-		}
+	if n := len(s.text); n == 0 || isText(s.text[n-1]) {
+		s.begin(Refusal{})
 	}
-	s.text = append(s.text, Refusal{Text: delta})
+	s.run = append(s.run, delta...)
 	return append(out, RefusalDelta{Text: delta})
 }
 
@@ -76,7 +78,7 @@ func (s *Sequencer) Reasoning(delta, field string) []Event {
 		return nil
 	}
 	out := s.startReasoning()
-	s.reasoning.Text += delta
+	s.thought = append(s.thought, delta...)
 	s.reasoning.Field = field
 	return append(out, ReasoningDelta{Text: delta})
 }
@@ -87,7 +89,7 @@ func (s *Sequencer) ReasoningSummary(delta string) []Event {
 		return nil
 	}
 	out := s.startReasoning()
-	s.summary += delta
+	s.summary = append(s.summary, delta...)
 	return append(out, ReasoningDelta{Text: delta, Summary: true})
 }
 
@@ -121,8 +123,7 @@ func (s *Sequencer) Call(index int, id, name, delta string) []Event {
 	if name != "" && p.call.Name == "" {
 		p.call.Name = name
 	}
-	p.call.Arguments += delta
-	p.buffered += delta
+	p.args = append(p.args, delta...)
 	s.open = openCall
 	if s.calls[0] != p {
 		return out // waits for the open one: some upstreams interleave parallel calls
@@ -142,15 +143,29 @@ func (s *Sequencer) message() []Event {
 	return append(out, MessageStarted{})
 }
 
-func (s *Sequencer) appendText(delta string) {
+// begin opens a part of the open message; the one before it gets its text.
+func (s *Sequencer) begin(p Part) {
+	s.settle()
+	s.text = append(s.text, p)
+}
+
+// settle gives the last part the text that was collected for it.
+func (s *Sequencer) settle() {
 	if n := len(s.text); n > 0 {
-		if t, ok := s.text[n-1].(Text); ok {
-			t.Text += delta
-			s.text[n-1] = t
-			return
+		switch p := s.text[n-1].(type) {
+		case Text:
+			p.Text = string(s.run)
+			s.text[n-1] = p
+		case Refusal:
+			s.text[n-1] = Refusal{Text: string(s.run)}
 		}
 	}
-	s.text = append(s.text, Text{Text: delta})
+	s.run = nil
+}
+
+func isText(p Part) bool {
+	_, ok := p.(Text)
+	return ok
 }
 
 func (s *Sequencer) startReasoning() []Event {
@@ -172,25 +187,33 @@ func (s *Sequencer) flushFirst() []Event {
 		p.started = true
 		out = append(out, CallStarted{CallID: p.call.CallID, Name: p.call.Name})
 	}
-	if p.buffered != "" {
-		out = append(out, CallDelta{Delta: p.buffered})
-		p.buffered = ""
+	return append(out, p.unsent()...)
+}
+
+// unsent are the arguments that no CallDelta has had yet.
+func (p *pendingCall) unsent() []Event {
+	if p.sent == len(p.args) {
+		return nil
 	}
-	return out
+	delta := string(p.args[p.sent:])
+	p.sent = len(p.args)
+	return []Event{CallDelta{Delta: delta}}
 }
 
 func (s *Sequencer) closeBlock() []Event {
 	var out []Event
 	switch s.open {
 	case openMessage:
+		s.settle()
 		out = append(out, MessageDone{Message: Message{Role: Assistant, Parts: s.text}})
 		s.text = nil
 	case openReasoning:
-		if s.summary != "" {
-			s.reasoning.Summary = append(s.reasoning.Summary, s.summary)
+		if len(s.summary) > 0 {
+			s.reasoning.Summary = append(s.reasoning.Summary, string(s.summary))
 		}
+		s.reasoning.Text = string(s.thought)
 		out = append(out, ReasoningDone{Reasoning: s.reasoning})
-		s.reasoning, s.summary = Reasoning{}, ""
+		s.reasoning, s.thought, s.summary = Reasoning{}, nil, nil
 	case openCall:
 		for len(s.calls) > 0 {
 			p := s.calls[0]
@@ -198,9 +221,8 @@ func (s *Sequencer) closeBlock() []Event {
 				p.started = true
 				out = append(out, CallStarted{CallID: p.call.CallID, Name: p.call.Name})
 			}
-			if p.buffered != "" {
-				out = append(out, CallDelta{Delta: p.buffered})
-			}
+			out = append(out, p.unsent()...)
+			p.call.Arguments = string(p.args)
 			out = append(out, CallDone{Call: p.call})
 			s.calls = s.calls[1:]
 		}

@@ -129,32 +129,32 @@ func (r *Request) Chat() *oaichat.Request {
 	return req
 }
 
-// LastUser is the text of the last user message.
+// LastUser is the text of the last message that a user wrote.
 func (r *Request) LastUser() string {
-	text := ""
-	for _, m := range r.Chat().Messages {
-		if m.Role == "user" {
-			text = m.Content.String()
-		}
-	}
+	text, _ := r.sinceUser()
 	return text
 }
 
-// ToolResults are the texts of the tool messages after the last user message, oldest first. Their number tells a script which round it is.
+// ToolResults are the texts of the tool messages after the last message that a user wrote, oldest first. Their number tells a script
+// which round it is.
 func (r *Request) ToolResults() []string {
-	var out []string
+	_, results := r.sinceUser()
+	return results
+}
+
+func (r *Request) sinceUser() (text string, results []string) {
+	afterTool := false
 	for _, m := range r.Chat().Messages {
-		switch m.Role {
-		case "user":
-			// A user message of images only carries a tool's images: it follows the tool message.
-			if strings.TrimSpace(m.Content.String()) != "" && !hasImage(m) {
-				out = nil
-			}
-		case "tool":
-			out = append(out, m.Content.String())
+		switch {
+		case m.Role == "tool":
+			results = append(results, m.Content.String())
+		case m.Role == "user" && afterTool && hasImage(m): // carries the images of a tool message, which cannot
+		case m.Role == "user":
+			text, results = m.Content.String(), nil
 		}
+		afterTool = m.Role == "tool"
 	}
-	return out
+	return text, results
 }
 
 func hasImage(m oaichat.Message) bool {

@@ -224,9 +224,12 @@ func TestRunScenario(t *testing.T) {
 	const tools = `"tools":[{"type":"function","function":{"name":"python_2","parameters":{"properties":{"code":{}}}}}]`
 	user := "do it\n```python\nprint(1)\n```\nthen\n```python\nprint(2)\n```\nanswer: got {result}!"
 	round := func(results ...string) string {
-		messages := []map[string]string{{"role": "user", "content": user}}
+		messages := []map[string]any{{"role": "user", "content": user}}
 		for _, r := range results {
-			messages = append(messages, map[string]string{"role": "tool", "content": r, "tool_call_id": "call_0"})
+			// A tool's image comes in a message of the user, which is not one that a user wrote.
+			image := map[string]any{"type": "image_url", "image_url": map[string]string{"url": "data:,"}}
+			messages = append(messages, map[string]any{"role": "tool", "content": r, "tool_call_id": "call_0"},
+				map[string]any{"role": "user", "content": []any{map[string]string{"type": "text", "text": "Images:"}, image}})
 		}
 		raw, err := json.Marshal(messages)
 		if err != nil {
@@ -291,5 +294,24 @@ func TestCommand(t *testing.T) {
 	stdin.Close()
 	if err := cmd.Wait(); err != nil {
 		t.Errorf("the end of its input: %v", err)
+	}
+}
+
+// The images that a tool made come to the model as a user message, which is none of the user's.
+func TestLastUserSkipsToolImages(t *testing.T) {
+	up := upstreamtest.Start(t, upstreamtest.Say("ok"))
+	body := `{"model":"m","messages":[{"role":"user","content":"plot"},{"role":"assistant","tool_calls":[{"id":"c","type":"function",` +
+		`"function":{"name":"python","arguments":"{}"}}]},{"role":"tool","tool_call_id":"c","content":"drawn"},{"role":"user","content":[` +
+		`{"type":"text","text":"images"},{"type":"image_url","image_url":{"url":"data:image/png;base64,AA=="}}]}]}`
+	resp, err := http.Post(up.BaseURL()+"/chat/completions", "application/json", strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp.Body.Close()
+	if got := up.Last().LastUser(); got != "plot" {
+		t.Errorf("the last user message is %q, want plot", got)
+	}
+	if got := up.Last().ToolResults(); len(got) != 1 || got[0] != "drawn" {
+		t.Errorf("the results are %q, want that of the tool", got)
 	}
 }

@@ -21,6 +21,14 @@ const (
 	maxMessage   = 2000
 )
 
+// Codes that are compared.
+const (
+	codeUnreachable = "upstream_unreachable"
+	codeIncomplete  = "upstream_incomplete"
+)
+
+const brokeOff = "the model's server broke off before the answer was finished: try again"
+
 // transportError is a call that got no answer, or broke off in the middle of one. ctx is the call's.
 func (p *Provider) transportError(ctx context.Context, err error) *turn.Error {
 	cause := context.Cause(ctx)
@@ -36,8 +44,8 @@ func (p *Provider) transportError(ctx context.Context, err error) *turn.Error {
 	case cause != nil:
 		return &turn.Error{Kind: turn.KindCancelled, Message: "the client left", Cause: cause}
 	}
-	return &turn.Error{Kind: turn.KindUpstream, Code: "upstream_unreachable", Cause: p.redactCause(err),
-		Message: "the model's server cannot be reached, or broke off; the operator finds the cause with: lathe doctor"}
+	return &turn.Error{Kind: turn.KindUpstream, Code: codeUnreachable, Cause: p.redactCause(err),
+		Message: "the model's server cannot be reached; the operator finds the cause with: lathe doctor"}
 }
 
 // redactCause keeps the key out of the log too.

@@ -3,6 +3,7 @@ package openaichat
 import (
 	"bytes"
 	"context"
+	"errors"
 	"io"
 	"net/http"
 	"strings"
@@ -17,7 +18,13 @@ import (
 // writeTimeout is how long one write to a client may take.
 const writeTimeout = 30 * time.Second
 
-var buffers = sync.Pool{New: func() any { b := make([]byte, 32<<10); return &b }}
+// forwardFirstByte is long, since an answer that is not streamed is silent until it is whole: the client decides how long it waits.
+const forwardFirstByte = time.Hour
+
+// buffer is what is read at once.
+type buffer [32 << 10]byte
+
+var buffers = sync.Pool{New: func() any { return new(buffer) }}
 
 // Forward sends a client's request up as it is: only the value of model changes, and only where Config.Model is another; the client's
 // credentials are replaced by the gateway's. The answer's status, headers and bytes go back as they come, errors included.
@@ -32,17 +39,17 @@ func (p *Provider) Forward(ctx context.Context, w http.ResponseWriter, in provid
 		}
 		body = peeked.SpliceModel(body, p.cfg.Model)
 	}
-	watch := newWatch(ctx, p.cfg.FirstByteTimeout, p.cfg.IdleTimeout)
+	watch := newWatch(ctx, max(p.cfg.FirstByteTimeout, forwardFirstByte), p.cfg.IdleTimeout)
 	defer watch.close()
-	req, err := p.newRequest(watch.ctx, http.MethodPost, in.Path, bytes.NewReader(body))
+	req, err := p.newRequest(watch.ctx, http.MethodPost, in.Path, bytes.NewReader(body)) //nolint:contextcheck // the watch's context is a child of ctx
 	if err != nil {
 		return err
 	}
 	upHeaders(req.Header, in.Header)
 	p.authorize(req.Header)
-	res, err := p.client.Do(req)
+	res, err := p.client.Do(req) //nolint:bodyclose // the watch closes it
 	if err != nil {
-		return p.transportError(watch.ctx, err)
+		return p.transportError(watch.ctx, err) //nolint:contextcheck // as above
 	}
 	watch.read(res.Body)
 	if res.StatusCode >= http.StatusBadRequest {
@@ -56,23 +63,26 @@ func (p *Provider) Forward(ctx context.Context, w http.ResponseWriter, in provid
 
 // copy writes what comes as it comes.
 func (p *Provider) copy(w http.ResponseWriter, watch *watch, flush bool) {
-	buf := buffers.Get().(*[]byte)
+	buf, ok := buffers.Get().(*buffer)
+	if !ok {
+		buf = new(buffer) // the pool holds nothing else
+	}
 	defer buffers.Put(buf)
 	rc := http.NewResponseController(w)
 	// A writer without deadlines only lacks the protection against a client that does not read.
-	defer rc.SetWriteDeadline(time.Time{})
+	defer func() { _ = rc.SetWriteDeadline(time.Time{}) }()
 	for {
-		n, err := watch.Read(*buf)
+		n, err := watch.Read(buf[:])
 		if n > 0 {
 			_ = rc.SetWriteDeadline(time.Now().Add(writeTimeout))
-			if _, werr := w.Write((*buf)[:n]); werr != nil {
+			if _, werr := w.Write(buf[:n]); werr != nil {
 				return // the client left
 			}
 			if flush && rc.Flush() != nil {
 				return
 			}
 		}
-		if err == io.EOF {
+		if errors.Is(err, io.EOF) {
 			return
 		}
 		if err != nil {

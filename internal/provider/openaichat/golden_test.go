@@ -126,7 +126,7 @@ func TestEncodeGolden(t *testing.T) {
 	for name, tc := range encodeCases() {
 		t.Run(name, func(t *testing.T) {
 			out, err := tc.enc.request(tc.req)
-			got := []byte{}
+			var got []byte
 			if err != nil {
 				got = fmt.Appendf(nil, "error: %v\n", err)
 			} else {

@@ -151,7 +151,7 @@ func (p *Provider) Check(ctx context.Context) error {
 	if res.StatusCode == http.StatusUnauthorized || res.StatusCode == http.StatusForbidden || res.StatusCode >= 500 {
 		return p.statusError("", res)
 	}
-	io.Copy(io.Discard, io.LimitReader(res.Body, maxErrorBody)) // so that the connection can be used again
+	_, _ = io.Copy(io.Discard, io.LimitReader(res.Body, maxErrorBody)) // so that the connection can be used again
 	return nil
 }
 

@@ -191,7 +191,7 @@ func TestErrors(t *testing.T) {
 		{"no finish_reason", up.Say("a").With(up.Quirks{NoFinish: true}), turn.KindUpstream, "upstream_incomplete", nil},
 		{"finish_reason error", up.Do(up.Text("a"), up.Finish("error")), turn.KindUpstream, "upstream_failed", nil},
 		{"a call without a name", up.Do(up.Call{Pieces: []string{"{}"}}), turn.KindUpstream, "upstream_malformed", nil},
-		{"cut", up.Do(up.Text("a"), up.Cut{}), turn.KindUpstream, "upstream_unreachable", nil},
+		{"cut", up.Do(up.Text("a"), up.Cut{}), turn.KindUpstream, "upstream_incomplete", nil},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			s := up.Start(t, tc.answer)

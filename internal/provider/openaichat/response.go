@@ -1,8 +1,8 @@
 package openaichat
 
 import (
-	"bytes"
 	"encoding/json"
+	"strings"
 
 	"github.com/lathe-gateway/lathe/internal/turn"
 	"github.com/lathe-gateway/lathe/internal/wire/oaichat"
@@ -172,14 +172,13 @@ func (s *callSlot) begins(c oaichat.ReceivedCall) bool {
 	case c.ID != "" && c.Index != nil:
 		return false
 	}
-	return json.Valid(s.args) && bytes.HasPrefix(bytes.TrimSpace([]byte(c.Arguments)), []byte("{"))
+	return strings.HasPrefix(strings.TrimSpace(c.Arguments), "{") && json.Valid(s.args)
 }
 
 // end closes the answer. Without a finish_reason it has broken off.
 func (d *decoder) end() ([]turn.Event, error) {
 	if !d.finished() {
-		return nil, &turn.Error{Kind: turn.KindUpstream, Code: "upstream_incomplete",
-			Message: "the model's server broke off before the answer was finished: try again"}
+		return nil, &turn.Error{Kind: turn.KindUpstream, Code: codeIncomplete, Message: brokeOff}
 	}
 	for _, s := range d.calls {
 		if s.name == "" {

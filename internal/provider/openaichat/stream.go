@@ -77,7 +77,7 @@ func (p *Provider) again(e *turn.Error, tries int) (time.Duration, bool) {
 func (p *Provider) attempt(ctx context.Context, req *turn.Request, send func(turn.Event) error) error {
 	w := newWatch(ctx, p.cfg.FirstByteTimeout, p.cfg.IdleTimeout)
 	defer w.close()
-	res, err := p.post(w, req)
+	res, err := p.post(w, req) //nolint:bodyclose // the watch closes it
 	if err != nil {
 		return err
 	}
@@ -193,14 +193,18 @@ func firstByte(r *bufio.Reader) (byte, error) {
 }
 
 func (p *Provider) readError(w *watch, d *decoder, err error) error {
-	if err == io.EOF { // before any byte
+	if errors.Is(err, io.EOF) { // before any byte
 		_, err := d.end()
 		return err
 	}
 	if errors.Is(err, sse.ErrFrameTooLarge) {
 		return malformed(err)
 	}
-	return p.transportError(w.ctx, err)
+	e := p.transportError(w.ctx, err)
+	if e.Code == codeUnreachable {
+		e.Code, e.Message = codeIncomplete, brokeOff
+	}
+	return e
 }
 
 func (p *Provider) chunk(data []byte, model string, d *decoder, send func(turn.Event) error) error {

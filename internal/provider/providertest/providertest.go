@@ -171,9 +171,7 @@ func (s Suite) stopped(t *testing.T) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		for range p.Stream(t.Context(), s.any()) {
-			return
-		}
+		p.Stream(t.Context(), s.any())(func(turn.Event, error) bool { return false })
 	}()
 	wait(t, "the stream did not end", done)
 	if gone != nil {

@@ -1,9 +1,9 @@
 package responses
 
 import (
-	"encoding/base64"
 	"strings"
 
+	"github.com/lathe-gateway/lathe/internal/surface/oai"
 	"github.com/lathe-gateway/lathe/internal/turn"
 	"github.com/lathe-gateway/lathe/internal/wire/oairesponses"
 )
@@ -122,7 +122,7 @@ func outputs(e *encoder, in []turn.Output) []oairesponses.CodeOutput {
 	out := []oairesponses.CodeOutput{}
 	for _, o := range in {
 		if o.IsImage() {
-			out = append(out, oairesponses.CodeOutput{Type: "image", URL: "data:" + o.MIME + ";base64," + base64.StdEncoding.EncodeToString(o.Data)})
+			out = append(out, oairesponses.CodeOutput{Type: "image", URL: oai.ImageURI(o)})
 			continue
 		}
 		out = append(out, oairesponses.CodeOutput{Type: "logs", Logs: &o.Text})

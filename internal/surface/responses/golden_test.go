@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/tools/txtar"
 
+	"github.com/lathe-gateway/lathe/internal/surface/oai"
 	"github.com/lathe-gateway/lathe/internal/turn"
 )
 
@@ -142,7 +143,7 @@ func TestEncode(t *testing.T) {
 		mustJSON(t, g.file(t, "request.json"), &request)
 		header := http.Header{}
 		if strings.Contains(string(g.archive.Comment), "x-lathe-live: 1") {
-			header.Set(LiveHeader, "1")
+			header.Set(oai.LiveHeader, "1")
 		}
 		whole := post(t, testHandler(s), string(indent(t, request)), header)
 		request["stream"] = true

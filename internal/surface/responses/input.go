@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/lathe-gateway/lathe/internal/surface/oai"
 	"github.com/lathe-gateway/lathe/internal/turn"
 	"github.com/lathe-gateway/lathe/internal/wire/oairesponses"
 )
@@ -21,7 +22,7 @@ func (d *decoder) input() error {
 	}
 	pairs := pairing{}
 	for i, it := range d.in.Input.Items {
-		path := at("input", i)
+		path := oai.At("input", i)
 		item, err := d.item(path, it)
 		if err != nil {
 			return err
@@ -37,7 +38,7 @@ func (d *decoder) input() error {
 func (d *decoder) item(path string, it oairesponses.Item) (turn.Item, error) {
 	switch it := it.(type) {
 	case *oairesponses.Message:
-		return message(path, it)
+		return d.message(path, it)
 	case *oairesponses.Reasoning:
 		r := turn.Reasoning{ID: it.ID, Encrypted: it.EncryptedContent}
 		for _, s := range it.Summary {
@@ -49,17 +50,17 @@ func (d *decoder) item(path string, it oairesponses.Item) (turn.Item, error) {
 		return r, nil
 	case *oairesponses.FunctionCall:
 		if it.CallID == "" {
-			return nil, missing(path + ".call_id")
+			return nil, oai.Missing(path + ".call_id")
 		}
 		if it.Name == "" {
-			return nil, missing(path + ".name")
+			return nil, oai.Missing(path + ".name")
 		}
 		return turn.Call{ID: it.ID, CallID: it.CallID, Name: it.Name, Arguments: it.Arguments}, nil
 	case *oairesponses.FunctionCallOutput:
 		if it.CallID == "" {
-			return nil, missing(path + ".call_id")
+			return nil, oai.Missing(path + ".call_id")
 		}
-		parts, err := content(path+".output", it.Output)
+		parts, err := d.content(path+".output", it.Output)
 		return turn.Result{CallID: it.CallID, Parts: parts}, err
 	case *oairesponses.CodeInterpreterCall:
 		return d.hostedCall(path, it)
@@ -69,30 +70,30 @@ func (d *decoder) item(path string, it oairesponses.Item) (turn.Item, error) {
 	}
 	kind := oairesponses.TypeOf(it)
 	if kind == "" {
-		return nil, missing(path + ".type")
+		return nil, oai.Missing(path + ".type")
 	}
 	return nil, turn.Unsupported(path+".type", "input items of type %q are not supported; leave them out", kind)
 }
 
-func message(path string, m *oairesponses.Message) (turn.Item, error) {
+func (d *decoder) message(path string, m *oairesponses.Message) (turn.Item, error) {
 	role := turn.Role(m.Role)
 	if !slices.Contains([]turn.Role{turn.User, turn.Assistant, turn.System, turn.Developer}, role) {
 		return nil, turn.Invalid(path+".role", "role must be user, assistant, system or developer, got %q", m.Role)
 	}
-	parts, err := content(path+".content", m.Content)
+	parts, err := d.content(path+".content", m.Content)
 	return turn.Message{ID: m.ID, Role: role, Parts: parts}, err
 }
 
-func content(path string, c oairesponses.Content) ([]turn.Part, error) {
+func (d *decoder) content(path string, c oairesponses.Content) ([]turn.Part, error) {
 	if c.Text != nil {
 		return []turn.Part{turn.Text{Text: *c.Text}}, nil
 	}
 	if c.Parts == nil {
-		return nil, missing(path)
+		return nil, oai.Missing(path)
 	}
 	var parts []turn.Part
 	for i, p := range c.Parts {
-		part, err := part(at(path, i), p)
+		part, err := d.part(oai.At(path, i), p)
 		if err != nil {
 			return nil, err
 		}
@@ -101,7 +102,7 @@ func content(path string, c oairesponses.Content) ([]turn.Part, error) {
 	return parts, nil
 }
 
-func part(path string, p oairesponses.Part) (turn.Part, error) {
+func (d *decoder) part(path string, p oairesponses.Part) (turn.Part, error) {
 	switch p := p.(type) {
 	case *oairesponses.Text:
 		if p.Type == "input_text" {
@@ -113,12 +114,12 @@ func part(path string, p oairesponses.Part) (turn.Part, error) {
 	case *oairesponses.Refusal:
 		return turn.Refusal{Text: p.Refusal}, nil
 	case *oairesponses.InputImage:
-		return image(path, p)
+		return d.image(path, p)
 	case *oairesponses.InputFile:
-		return document(path, p)
+		return d.document(path, p)
 	case *oairesponses.Raw:
 		if p.Type == "" {
-			return nil, missing(path + ".type")
+			return nil, oai.Missing(path + ".type")
 		}
 		return nil, turn.Unsupported(path+".type", "content of type %q is not supported; leave it out", p.Type)
 	}
@@ -141,7 +142,7 @@ func annotations(in []oairesponses.Annotation) []turn.Annotation {
 	return out
 }
 
-func image(path string, p *oairesponses.InputImage) (turn.Part, error) {
+func (d *decoder) image(path string, p *oairesponses.InputImage) (turn.Part, error) {
 	if err := oneOf(path+".detail", p.Detail, []string{"low", "high", "auto", "original"}); err != nil {
 		return nil, err
 	}
@@ -152,10 +153,10 @@ func image(path string, p *oairesponses.InputImage) (turn.Part, error) {
 		!strings.HasPrefix(u, "https://") && !strings.HasPrefix(u, "http://") && !strings.HasPrefix(u, "data:") {
 		return nil, turn.Invalid(path+".image_url", "image_url must be an http, https or data URL")
 	}
-	return turn.Image{URL: p.ImageURL, FileID: p.FileID, Detail: p.Detail}, nil
+	return turn.Image{URL: p.ImageURL, FileID: p.FileID, Detail: p.Detail}, oai.AddFile(d.out.Hosted, path, p.FileID)
 }
 
-func document(path string, p *oairesponses.InputFile) (turn.Part, error) {
+func (d *decoder) document(path string, p *oairesponses.InputFile) (turn.Part, error) {
 	given := 0
 	for _, s := range []string{p.FileID, p.FileURL, p.FileData} {
 		if s != "" {
@@ -167,10 +168,10 @@ func document(path string, p *oairesponses.InputFile) (turn.Part, error) {
 	}
 	doc := turn.Document{FileID: p.FileID, URL: p.FileURL, Name: p.Filename}
 	if p.FileData == "" {
-		return doc, nil
+		return doc, oai.AddFile(d.out.Hosted, path, p.FileID)
 	}
 	var ok bool
-	if doc.MIME, doc.Data, ok = dataURI(p.FileData); ok {
+	if doc.MIME, doc.Data, ok = oai.DataURI(p.FileData); ok {
 		return doc, nil
 	}
 	data, err := base64.StdEncoding.DecodeString(p.FileData)
@@ -181,38 +182,17 @@ func document(path string, p *oairesponses.InputFile) (turn.Part, error) {
 	return doc, nil
 }
 
-// dataURI takes data:<type>[;parameters];base64,<data> apart.
-func dataURI(s string) (mime string, data []byte, ok bool) {
-	rest, ok := strings.CutPrefix(s, "data:")
-	if !ok {
-		return "", nil, false
-	}
-	meta, payload, ok := strings.Cut(rest, ",")
-	meta, b64 := strings.CutSuffix(meta, ";base64")
-	if !ok || !b64 {
-		return "", nil, false
-	}
-	data, err := base64.StdEncoding.DecodeString(payload)
-	mime, _, _ = strings.Cut(meta, ";")
-	return mime, data, err == nil
-}
-
 func (d *decoder) hostedCall(path string, c *oairesponses.CodeInterpreterCall) (turn.Item, error) {
-	call := turn.HostedCall{ID: c.ID, Tool: hostedPython, Container: c.ContainerID, Code: deref(c.Code), Status: turn.Status(c.Status)}
-	switch c.Status {
-	case "completed", "failed", "incomplete":
-	case "in_progress", "interpreting": // the client kept what it had when its stream broke
-		call.Status = turn.StatusIncomplete
-	case "":
-		call.Status = turn.StatusCompleted
-	default:
-		return nil, turn.Invalid(path+".status", "status must be in_progress, interpreting, completed, incomplete or failed, got %q", c.Status)
+	status, err := oai.ReplayedStatus(path+".status", c.Status)
+	if err != nil {
+		return nil, err
 	}
+	call := turn.HostedCall{ID: c.ID, Tool: oai.Python, Container: c.ContainerID, Code: deref(c.Code), Status: status}
 	if c.Outputs != nil {
 		call.Outputs = []turn.Output{}
 	}
 	for i, o := range c.Outputs {
-		out, err := output(at(path+".outputs", i), o)
+		out, err := oai.ReplayedOutput(oai.At(path+".outputs", i), o.Type, deref(o.Logs), o.URL)
 		if err != nil {
 			return nil, err
 		}
@@ -222,21 +202,6 @@ func (d *decoder) hostedCall(path string, c *oairesponses.CodeInterpreterCall) (
 		d.out.Hosted.Recent = c.ContainerID
 	}
 	return call, nil
-}
-
-func output(path string, o oairesponses.CodeOutput) (turn.Output, error) {
-	switch o.Type {
-	case "logs":
-		return turn.Output{Text: deref(o.Logs)}, nil
-	case "image":
-		mime, data, ok := dataURI(o.URL)
-		if !ok || !strings.HasPrefix(mime, "image/") {
-			return turn.Output{}, turn.Unsupported(path+".url",
-				"an output image must be a data URI of an image in base64; send outputs: null instead")
-		}
-		return turn.Output{MIME: mime, Data: data}, nil
-	}
-	return turn.Output{}, turn.Invalid(path+".type", "an output must be of type logs or image, got %q", o.Type)
 }
 
 // pairing checks that each function call is answered once, after it was made.

@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
+	"github.com/lathe-gateway/lathe/internal/surface/oai"
 	"github.com/lathe-gateway/lathe/internal/turn"
 	"github.com/lathe-gateway/lathe/internal/wire/oairesponses"
 )
@@ -75,7 +76,7 @@ func drawMessage(t *rapid.T, pieces *rapid.Generator[[]string]) []turn.Event {
 
 func drawHosted(t *rapid.T, pieces *rapid.Generator[[]string]) []turn.Event {
 	id := turn.NewID("ci_")
-	events := []turn.Event{turn.HostedStarted{ID: id, Tool: hostedPython, Container: "cntr_1"}}
+	events := []turn.Event{turn.HostedStarted{ID: id, Tool: oai.Python, Container: "cntr_1"}}
 	code := ""
 	for _, p := range pieces.Draw(t, "code") {
 		code += p

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/lathe-gateway/lathe/internal/surface/oai"
 	"github.com/lathe-gateway/lathe/internal/turn"
 	"github.com/lathe-gateway/lathe/internal/wire/oairesponses"
 )
@@ -54,8 +55,9 @@ func decode(body []byte) (*request, error) {
 
 // decoder fills out from in, one group of fields a method.
 type decoder struct {
-	in  *oairesponses.Request
-	out *turn.Request
+	in      *oairesponses.Request
+	out     *turn.Request
+	session string // metadata.session_id
 }
 
 // hints are names that clients use for something that is called otherwise here.
@@ -85,18 +87,12 @@ func shapeError(err error) error {
 	return e
 }
 
-func missing(param string) error {
-	e := turn.Invalid(param, "missing required parameter: %q", param)
-	e.Code = "missing_required_parameter"
-	return e
-}
-
 func (d *decoder) required() error {
 	if d.in.Model == "" {
-		return missing("model")
+		return oai.Missing("model")
 	}
 	if d.in.Input.Text == nil && len(d.in.Input.Items) == 0 {
-		return missing("input")
+		return oai.Missing("input")
 	}
 	return nil
 }
@@ -160,15 +156,9 @@ func (d *decoder) limits() error {
 		}
 	}
 	if n := utf8.RuneCountInString(in.SafetyIdentifier); n > 128 {
-		return tooLong("safety_identifier", 128, n)
+		return oai.TooLong("safety_identifier", 128, n)
 	}
 	return nil
-}
-
-func tooLong(param string, limit, got int) error {
-	e := turn.Invalid(param, "%s must have at most %d characters, got %d", param, limit, got)
-	e.Code = "string_above_max_length"
-	return e
 }
 
 const (
@@ -185,44 +175,15 @@ var includable = []string{
 func (d *decoder) include() error {
 	for i, inc := range d.in.Include {
 		if !slices.Contains(includable, inc) {
-			return turn.Invalid(at("include", i), "unknown include %q; it may be one of %s", inc, strings.Join(includable, ", "))
+			return turn.Invalid(oai.At("include", i), "unknown include %q; it may be one of %s", inc, strings.Join(includable, ", "))
 		}
 	}
 	return nil
 }
 
-const (
-	sessionKey       = "session_id"
-	maxMetadata      = 16
-	maxMetadataKey   = 64
-	maxMetadataValue = 512
-)
-
-// metadata takes session_id out: it is for us, not for the model's server.
-func (d *decoder) metadata() error {
-	if len(d.in.Metadata) > maxMetadata {
-		return turn.Invalid("metadata", "metadata may have at most %d pairs, got %d", maxMetadata, len(d.in.Metadata))
-	}
-	for k, v := range d.in.Metadata {
-		if n := utf8.RuneCountInString(k); n > maxMetadataKey {
-			return tooLong("metadata", maxMetadataKey, n)
-		}
-		if n := utf8.RuneCountInString(v); n > maxMetadataValue {
-			return tooLong("metadata."+k, maxMetadataValue, n)
-		}
-		if k == sessionKey {
-			if v == "" {
-				return turn.Invalid("metadata.session_id",
-					"metadata.session_id must not be empty; leave it out for a container of this request's own")
-			}
-			continue
-		}
-		if d.out.Metadata == nil {
-			d.out.Metadata = map[string]string{}
-		}
-		d.out.Metadata[k] = v
-	}
-	return nil
+func (d *decoder) metadata() (err error) {
+	d.out.Metadata, d.session, err = oai.Metadata(d.in.Metadata)
+	return err
 }
 
 var (
@@ -294,7 +255,7 @@ func (d *decoder) text() error {
 			return turn.Invalid("text.format.name", "text.format.name must be 1 to 64 of A-Z, a-z, 0-9, _ and -, got %q", f.Name)
 		}
 		if !isSet(f.Schema) {
-			return missing("text.format.schema")
+			return oai.Missing("text.format.schema")
 		}
 	default:
 		return turn.Invalid("text.format.type", "text.format.type must be text, json_schema or json_object, got %q", f.Type)

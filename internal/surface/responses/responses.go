@@ -9,7 +9,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"net/http"
 	"time"
@@ -19,12 +18,6 @@ import (
 	"github.com/lathe-gateway/lathe/internal/turn"
 	"github.com/lathe-gateway/lathe/internal/wire/oairesponses"
 )
-
-// LiveHeader is the request header that, set to 1, asks for the output of hosted code while it is printed.
-const LiveHeader = "X-Lathe-Live"
-
-// maxBody holds the largest input the vendor takes (50 MB of files in base64).
-const maxBody = 64 << 20
 
 // Config is what New needs. Turns is required.
 type Config struct {
@@ -67,7 +60,7 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // serve returns the errors that came before anything was written.
 func (h *handler) serve(w http.ResponseWriter, r *http.Request) error {
-	body, err := readBody(w, r)
+	body, err := oai.ReadBody(w, r)
 	if err != nil {
 		return err
 	}
@@ -75,7 +68,7 @@ func (h *handler) serve(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	req.turn.Live = req.stream && r.Header.Get(LiveHeader) == "1"
+	req.turn.Live = req.stream && r.Header.Get(oai.LiveHeader) == "1"
 	enc := newEncoder(req, h.NewID, h.Now)
 	if req.stream {
 		return h.stream(w, r, req, enc)
@@ -86,18 +79,6 @@ func (h *handler) serve(w http.ResponseWriter, r *http.Request) error {
 	}
 	oai.WriteJSON(w, http.StatusOK, resp)
 	return nil
-}
-
-func readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
-	if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
-		return nil, turn.Errorf(turn.KindTooLarge,
-			"the request is larger than %d MiB; upload files with POST /v1/files and name them by id", maxBody>>20)
-	}
-	if err != nil {
-		return nil, &turn.Error{Kind: turn.KindInvalid, Message: "the request's body ended early; send it again", Cause: err}
-	}
-	return body, nil
 }
 
 var errUnfinished = errors.New("responses: the turn ended without Finished")
@@ -117,16 +98,18 @@ func (h *handler) whole(ctx context.Context, req *request, enc *encoder) (*oaire
 
 // stream writes nothing before the first event, so that a failure until then has a status of its own.
 func (h *handler) stream(w http.ResponseWriter, r *http.Request, req *request, enc *encoder) error {
+	ctx := r.Context()
 	out := sse.NewWriter(w, h.SSE)
 	defer out.Close()
 	var failure error
-	for ev, err := range h.Turns.Stream(r.Context(), req.turn) {
+	for ev, err := range h.Turns.Stream(ctx, req.turn) {
 		if err != nil {
 			failure = err
 			break
 		}
-		if send(out, enc.push(ev)) != nil {
-			return nil // the client left
+		if err := send(out, enc.push(ev)); err != nil {
+			h.logBroken(ctx, err)
+			return nil
 		}
 	}
 	if failure == nil && !enc.finished {
@@ -136,16 +119,26 @@ func (h *handler) stream(w http.ResponseWriter, r *http.Request, req *request, e
 		if !out.Started() {
 			return failure
 		}
-		if r.Context().Err() != nil {
+		if ctx.Err() != nil {
 			return nil
 		}
-		h.logFailure(r.Context(), failure)
-		if send(out, enc.fail(failure)) != nil {
+		h.logFailure(ctx, failure)
+		if err := send(out, enc.fail(failure)); err != nil {
+			h.logBroken(ctx, err)
 			return nil
 		}
 	}
-	out.Send(sse.Event{Data: []byte("[DONE]")})
+	if err := out.Send(sse.Event{Data: []byte("[DONE]")}); err != nil {
+		h.logBroken(ctx, err)
+	}
 	return nil
+}
+
+// logBroken tells of a stream that the client cannot read to its end, unless the client is the one who left.
+func (h *handler) logBroken(ctx context.Context, err error) {
+	if ctx.Err() == nil {
+		h.Logger.WarnContext(ctx, "stream broke off", "error", err.Error())
+	}
 }
 
 func (h *handler) logFailure(ctx context.Context, err error) {

@@ -61,7 +61,7 @@ func TestInternalErrorsAreHidden(t *testing.T) {
 }
 
 func TestBodyTooLarge(t *testing.T) {
-	body := `{"model":"m","input":"` + strings.Repeat("x", maxBody) + `"}`
+	body := `{"model":"m","input":"` + strings.Repeat("x", oai.MaxBody) + `"}`
 	w := post(t, testHandler(&script{}), body, nil)
 	if w.Code != http.StatusRequestEntityTooLarge || !strings.Contains(w.Body.String(), "/v1/files") {
 		t.Errorf("status %d: %s", w.Code, w.Body)
@@ -70,7 +70,7 @@ func TestBodyTooLarge(t *testing.T) {
 
 // Only a stream can show output while it is printed; without the header, nobody asks for it.
 func TestLiveIsOptIn(t *testing.T) {
-	live := http.Header{LiveHeader: {"1"}}
+	live := http.Header{oai.LiveHeader: {"1"}}
 	for _, tc := range []struct {
 		body   string
 		header http.Header

@@ -84,7 +84,7 @@ func parseScript(t *testing.T, text string) *script {
 		case turn.TextDelta:
 			parts = append(parts, turn.Text{Text: ev.Text})
 		case turn.RefusalDelta:
-			parts = append(parts, turn.Refusal{Text: ev.Text})
+			parts = append(parts, turn.Refusal(ev))
 		}
 		if _, ok := ev.(turn.MessageDone); ok {
 			ev = turn.MessageDone{Message: turn.Message{Role: turn.Assistant, Parts: parts}}

@@ -11,8 +11,9 @@ import (
 	"github.com/openai/openai-go/v3"
 	"github.com/openai/openai-go/v3/option"
 	"github.com/openai/openai-go/v3/packages/param"
-	oai "github.com/openai/openai-go/v3/responses"
+	api "github.com/openai/openai-go/v3/responses"
 
+	"github.com/lathe-gateway/lathe/internal/surface/oai"
 	"github.com/lathe-gateway/lathe/internal/turn"
 )
 
@@ -23,17 +24,17 @@ func sdk(t *testing.T, s turn.Streamer) openai.Client {
 	return openai.NewClient(option.WithBaseURL(srv.URL), option.WithAPIKey("key"), option.WithMaxRetries(0))
 }
 
-func sdkParams() oai.ResponseNewParams {
-	return oai.ResponseNewParams{
+func sdkParams() api.ResponseNewParams {
+	return api.ResponseNewParams{
 		Model: "m",
-		Input: oai.ResponseNewParamsInputUnion{OfString: openai.String("plot")},
-		Tools: []oai.ToolUnionParam{
-			{OfCodeInterpreter: &oai.ToolCodeInterpreterParam{Container: oai.ToolCodeInterpreterContainerUnionParam{
-				OfCodeInterpreterToolAuto: &oai.ToolCodeInterpreterContainerCodeInterpreterContainerAutoParam{},
+		Input: api.ResponseNewParamsInputUnion{OfString: openai.String("plot")},
+		Tools: []api.ToolUnionParam{
+			{OfCodeInterpreter: &api.ToolCodeInterpreterParam{Container: api.ToolCodeInterpreterContainerUnionParam{
+				OfCodeInterpreterToolAuto: &api.ToolCodeInterpreterContainerCodeInterpreterContainerAutoParam{},
 			}}},
-			{OfFunction: &oai.FunctionToolParam{Name: "mail", Parameters: map[string]any{"type": "object"}, Strict: param.NewOpt(true)}},
+			{OfFunction: &api.FunctionToolParam{Name: "mail", Parameters: map[string]any{"type": "object"}, Strict: param.NewOpt(true)}},
 		},
-		Include: []oai.ResponseIncludable{oai.ResponseIncludableCodeInterpreterCallOutputs},
+		Include: []api.ResponseIncludable{api.ResponseIncludableCodeInterpreterCallOutputs},
 	}
 }
 
@@ -57,9 +58,9 @@ CallDone {"Call":{"call_id":"call_a","name":"mail","arguments":"{}"}}
 Finished {"Reason":"tool_calls","Usage":{"Input":5,"Output":7,"Reasoning":2}}`)
 }
 
-func checkSDKResponse(t *testing.T, r *oai.Response) {
+func checkSDKResponse(t *testing.T, r *api.Response) {
 	t.Helper()
-	if r.Status != oai.ResponseStatusCompleted || r.OutputText() != "It is one." || r.Usage.TotalTokens != 12 || len(r.Output) != 3 {
+	if r.Status != api.ResponseStatusCompleted || r.OutputText() != "It is one." || r.Usage.TotalTokens != 12 || len(r.Output) != 3 {
 		t.Fatalf("got %s", r.RawJSON())
 	}
 	run := r.Output[0].AsCodeInterpreterCall()
@@ -84,7 +85,7 @@ func TestSDKPlain(t *testing.T) {
 		t.Fatal(err)
 	}
 	checkSDKResponse(t, r)
-	if h := s.got[0].Hosted; h == nil || !cmp.Equal(h.Tools, []string{hostedPython}) || len(s.got[0].Tools) != 1 {
+	if h := s.got[0].Hosted; h == nil || !cmp.Equal(h.Tools, []string{oai.Python}) || len(s.got[0].Tools) != 1 {
 		t.Errorf("the turn was asked %+v", s.got[0])
 	}
 }
@@ -94,18 +95,18 @@ func TestSDKStreamed(t *testing.T) {
 	stream := client.Responses.NewStreaming(t.Context(), sdkParams())
 	defer stream.Close()
 	var text, code string
-	var last *oai.Response
+	var last *api.Response
 	for n := int64(0); stream.Next(); n++ {
 		ev := stream.Current()
 		if ev.SequenceNumber != n {
 			t.Errorf("event %d has number %d", n, ev.SequenceNumber)
 		}
 		switch ev := ev.AsAny().(type) {
-		case oai.ResponseTextDeltaEvent:
+		case api.ResponseTextDeltaEvent:
 			text += ev.Delta
-		case oai.ResponseCodeInterpreterCallCodeDeltaEvent:
+		case api.ResponseCodeInterpreterCallCodeDeltaEvent:
 			code += ev.Delta
-		case oai.ResponseCompletedEvent:
+		case api.ResponseCompletedEvent:
 			last = &ev.Response
 		}
 	}
@@ -129,16 +130,16 @@ func TestSDKReplay(t *testing.T) {
 	params := sdkParams()
 	run, message := first.Output[0].AsCodeInterpreterCall().ToParam(), first.Output[1].AsMessage().ToParam()
 	call := first.Output[2].AsFunctionCall().ToParam()
-	items := oai.ResponseInputParam{oai.ResponseInputItemParamOfMessage("plot", oai.EasyInputMessageRoleUser)}
+	items := api.ResponseInputParam{api.ResponseInputItemParamOfMessage("plot", api.EasyInputMessageRoleUser)}
 	items = append(items,
-		oai.ResponseInputItemUnionParam{OfCodeInterpreterCall: &run},
-		oai.ResponseInputItemUnionParam{OfOutputMessage: &message},
-		oai.ResponseInputItemUnionParam{OfFunctionCall: &call},
-		oai.ResponseInputItemUnionParam{OfFunctionCallOutput: &oai.ResponseInputItemFunctionCallOutputParam{
+		api.ResponseInputItemUnionParam{OfCodeInterpreterCall: &run},
+		api.ResponseInputItemUnionParam{OfOutputMessage: &message},
+		api.ResponseInputItemUnionParam{OfFunctionCall: &call},
+		api.ResponseInputItemUnionParam{OfFunctionCallOutput: &api.ResponseInputItemFunctionCallOutputParam{
 			CallID: openai.String("call_a"),
-			Output: oai.ResponseInputItemFunctionCallOutputOutputUnionParam{OfString: openai.String("sent")},
+			Output: api.ResponseInputItemFunctionCallOutputOutputUnionParam{OfString: openai.String("sent")},
 		}})
-	params.Input = oai.ResponseNewParamsInputUnion{OfInputItemList: items}
+	params.Input = api.ResponseNewParamsInputUnion{OfInputItemList: items}
 	if _, err := client.Responses.New(t.Context(), params); err != nil {
 		t.Fatal(err)
 	}
@@ -147,7 +148,7 @@ func TestSDKReplay(t *testing.T) {
 		t.Fatalf("history %#v, hosted %+v", got.Items, got.Hosted)
 	}
 	want := turn.HostedCall{
-		ID: "ci_a", Tool: hostedPython, Container: "cntr_1", Code: "print(1)", Status: turn.StatusCompleted,
+		ID: "ci_a", Tool: oai.Python, Container: "cntr_1", Code: "print(1)", Status: turn.StatusCompleted,
 		Outputs: []turn.Output{{Text: "1\n"}, {MIME: "image/png", Data: []byte("\x89PNG")}},
 	}
 	if diff := cmp.Diff(turn.Item(want), got.Items[1]); diff != "" {

@@ -1,25 +1,17 @@
 package responses
 
 import (
-	"encoding/json"
-	"fmt"
 	"regexp"
 
+	"github.com/lathe-gateway/lathe/internal/surface/oai"
 	"github.com/lathe-gateway/lathe/internal/turn"
 	"github.com/lathe-gateway/lathe/internal/wire/oairesponses"
 )
 
-// hostedPython is the name of code_interpreter in turn.Hosted (package tool).
-const hostedPython = "python"
-
-const maxFileIDs = 50
-
-func at(list string, i int) string { return fmt.Sprintf("%s[%d]", list, i) }
-
 func (d *decoder) tools() error {
 	names := map[string]bool{}
 	for i, t := range d.in.Tools {
-		path := at("tools", i)
+		path := oai.At("tools", i)
 		switch t := t.(type) {
 		case *oairesponses.CodeInterpreterTool:
 			if err := d.codeInterpreter(path, t); err != nil {
@@ -36,7 +28,7 @@ func (d *decoder) tools() error {
 		default:
 			kind := oairesponses.ToolTypeOf(t)
 			if kind == "" {
-				return missing(path + ".type")
+				return oai.Missing(path + ".type")
 			}
 			return turn.Unsupported(path+".type", "tools of type %q are not supported; use code_interpreter and function", kind)
 		}
@@ -51,45 +43,29 @@ func (d *decoder) codeInterpreter(path string, t *oairesponses.CodeInterpreterTo
 	if err := callers(path, t.AllowedCallers); err != nil {
 		return err
 	}
-	h := &turn.Hosted{
-		Tools: []string{hostedPython}, Session: d.in.Metadata[sessionKey], MaxCalls: d.in.MaxToolCalls,
-	}
-	d.out.Hosted = h
 	if t.Container == nil {
 		t.Container = &oairesponses.CodeContainer{Auto: &oairesponses.AutoContainer{Type: "auto"}}
 	}
-	auto := t.Container.Auto
-	if auto == nil {
-		if h.Container = t.Container.ID; h.Container == "" {
-			return turn.Invalid(path+".container", "container must be a container's id or {\"type\": \"auto\"}")
+	c := &oai.Container{ID: t.Container.ID}
+	if auto := t.Container.Auto; auto != nil {
+		c.Auto, c.Type, c.MemoryLimit, c.FileIDs = true, auto.Type, auto.MemoryLimit, auto.FileIDs
+		if auto.NetworkPolicy != nil {
+			c.Network = auto.NetworkPolicy.Type
 		}
-		return nil
 	}
-	if auto.Type != "auto" {
-		return turn.Invalid(path+".container.type", "container.type must be \"auto\", got %q", auto.Type)
+	h, err := c.Hosted(path)
+	if err != nil {
+		return err
 	}
-	if len(auto.FileIDs) > maxFileIDs {
-		return turn.Invalid(path+".container.file_ids", "file_ids may name at most %d files, got %d", maxFileIDs, len(auto.FileIDs))
-	}
-	h.FileIDs = auto.FileIDs
-	if p := auto.NetworkPolicy; p != nil && p.Type != "disabled" {
-		return turn.Unsupported(path+".container.network_policy.type",
-			"network_policy %q is not supported: code runs without a network in this release; leave it out", p.Type)
-	}
-	limit, ok := memoryLimits[auto.MemoryLimit]
-	if !ok {
-		return turn.Invalid(path+".container.memory_limit", "memory_limit must be 1g, 4g, 16g or 64g, got %q", auto.MemoryLimit)
-	}
-	h.MemoryLimit = limit
+	h.Session, h.MaxCalls = d.session, d.in.MaxToolCalls
+	d.out.Hosted = h
 	return nil
 }
-
-var memoryLimits = map[string]int64{"": 0, "1g": 1 << 30, "4g": 4 << 30, "16g": 16 << 30, "64g": 64 << 30}
 
 func callers(path string, allowed []string) error {
 	for i, c := range allowed {
 		if c != "direct" {
-			return turn.Unsupported(at(path+".allowed_callers", i), "caller %q is not supported; the model calls tools directly, leave it out", c)
+			return turn.Unsupported(oai.At(path+".allowed_callers", i), "caller %q is not supported; the model calls tools directly, leave it out", c)
 		}
 	}
 	return nil
@@ -115,7 +91,7 @@ func (d *decoder) function(path string, t *oairesponses.FunctionTool) error {
 		if t.Parameters[0] != '{' {
 			return turn.Invalid(path+".parameters", "parameters must be a JSON schema object")
 		}
-		tool.Parameters = json.RawMessage(t.Parameters)
+		tool.Parameters = t.Parameters
 	}
 	d.out.Tools = append(d.out.Tools, tool)
 	return nil
@@ -151,7 +127,7 @@ func (d *decoder) toolChoice() error {
 		return turn.Invalid("tool_choice.tools", "allowed_tools names no tool; use \"none\" to forbid all")
 	}
 	for i, t := range c.Tools {
-		name, _, err := d.declared(at("tool_choice.tools", i), t.Type, t.Name)
+		name, _, err := d.declared(oai.At("tool_choice.tools", i), t.Type, t.Name)
 		if err != nil {
 			return err
 		}
@@ -180,7 +156,7 @@ func (d *decoder) declared(path, kind, name string) (canonical string, hosted bo
 		if d.out.Hosted == nil {
 			return "", false, turn.Invalid(path, "%s names code_interpreter, which is not in tools", path)
 		}
-		return hostedPython, true, nil
+		return oai.Python, true, nil
 	case "function":
 		for _, t := range d.out.Tools {
 			if t.Name == name {
@@ -189,7 +165,7 @@ func (d *decoder) declared(path, kind, name string) (canonical string, hosted bo
 		}
 		return "", false, turn.Invalid(path, "%s names the function %q, which is not in tools", path, name)
 	case "":
-		return "", false, missing(path + ".type")
+		return "", false, oai.Missing(path + ".type")
 	}
 	return "", false, turn.Unsupported(path+".type", "tools of type %q are not supported; use code_interpreter and function", kind)
 }

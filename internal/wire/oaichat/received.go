@@ -131,12 +131,11 @@ func (c *contentJSON) UnmarshalJSON(data []byte) error {
 		Text     flexString  `json:"text"`
 		Thinking contentJSON `json:"thinking"`
 	}
-	if err := json.Unmarshal(data, &parts); err != nil {
-		return nil // an array of something else holds no text
-	}
-	for _, p := range parts {
-		c.text += string(p.Text)
-		c.thinking += p.Thinking.text
+	if json.Unmarshal(data, &parts) == nil { // an array of something else holds no text
+		for _, p := range parts {
+			c.text += string(p.Text)
+			c.thinking += p.Thinking.text
+		}
 	}
 	return nil
 }

@@ -8,7 +8,6 @@ import (
 	"reflect"
 	"slices"
 	"strings"
-	"sync"
 )
 
 // FieldError is the first thing that is wrong with the shape of a request. Path is as the service writes it: tools[0].container.file_ids.
@@ -165,10 +164,8 @@ func checkObject(path string, raw json.RawMessage, t reflect.Type) error {
 		if path != "" {
 			at = path + "." + name
 		}
-		into := t
-		if t.Kind() == reflect.Map {
-			into = t.Elem()
-		} else if into = fieldsOf(t)[name]; into == nil {
+		into := memberOf(t, name)
+		if into == nil {
 			if isNull(raws[name]) {
 				continue // asks for nothing: openai-python's model_dump has its own names for fields that are null
 			}
@@ -181,20 +178,16 @@ func checkObject(path string, raw json.RawMessage, t reflect.Type) error {
 	return nil
 }
 
-var fieldCache sync.Map // reflect.Type -> map[string]reflect.Type
-
-// fieldsOf maps JSON names to the types of a struct's fields. Request structs embed nothing.
-func fieldsOf(t reflect.Type) map[string]reflect.Type {
-	if m, ok := fieldCache.Load(t); ok {
-		return m.(map[string]reflect.Type)
+// memberOf is the type of the member called name of a map or of a struct, nil for none. Request structs embed nothing.
+func memberOf(t reflect.Type, name string) reflect.Type {
+	if t.Kind() == reflect.Map {
+		return t.Elem()
 	}
-	m := map[string]reflect.Type{}
 	for i := range t.NumField() {
 		f := t.Field(i)
-		if name, _, _ := strings.Cut(f.Tag.Get("json"), ","); name != "" {
-			m[name] = f.Type
+		if tag, _, _ := strings.Cut(f.Tag.Get("json"), ","); tag == name && tag != "" {
+			return f.Type
 		}
 	}
-	fieldCache.Store(t, m)
-	return m
+	return nil
 }

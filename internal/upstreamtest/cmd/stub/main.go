@@ -36,10 +36,10 @@ func serve(listen string) error {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
 	go func() {
-		io.Copy(io.Discard, os.Stdin) // ends with the process that started us
+		_, _ = io.Copy(io.Discard, os.Stdin) // ends with the process that started us
 		stop()
 	}()
-	l, err := net.Listen("tcp", listen)
+	l, err := new(net.ListenConfig).Listen(ctx, "tcp", listen)
 	if err != nil {
 		return err
 	}
@@ -51,7 +51,7 @@ func serve(listen string) error {
 	server := &http.Server{Handler: mux}
 	go func() {
 		<-ctx.Done()
-		server.Close()
+		_ = server.Close() // the end of the process closes what it could not
 	}()
 	fmt.Printf("http://%s/v1\n", l.Addr())
 	if err := server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
@@ -76,5 +76,5 @@ func writeRequests(w http.ResponseWriter, up *upstreamtest.Upstream) {
 		list = append(list, recorded{Path: r.Path, Header: r.Header, Body: body})
 	}
 	w.Header().Set("Content-Type", "application/json")
-	json.NewEncoder(w).Encode(list) // an error means that the client left
+	_ = json.NewEncoder(w).Encode(list) // an error means that the client left
 }

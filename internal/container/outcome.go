@@ -1,0 +1,182 @@
+package container
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+	"unicode/utf8"
+
+	"github.com/lathe-gateway/lathe/internal/blob"
+	"github.com/lathe-gateway/lathe/internal/sandbox"
+	"github.com/lathe-gateway/lathe/internal/store"
+	"github.com/lathe-gateway/lathe/internal/tool"
+	"github.com/lathe-gateway/lathe/internal/turn"
+)
+
+// clientText is how much text of one call a client gets: half of it from the start, half from the end.
+const clientText = 1 << 20
+
+// collector joins what a program puts out into runs of text and images, in order. The value of the last expression is a run of its own,
+// as clients of the hosted service know it.
+type collector struct {
+	mu   sync.Mutex
+	sink func(tool.Chunk)
+
+	runs []segment
+	// head bytes are kept for good; of what follows, the last tail bytes. runs[tailAt:] is the tail.
+	head, tail, tailAt int
+	cut                int64
+}
+
+type segment struct {
+	value bool
+	text  []byte
+	mime  string
+	data  []byte
+}
+
+func newCollector(sink func(tool.Chunk)) *collector { return &collector{sink: sink, tailAt: -1} }
+
+// push is the sink of a sandbox.
+func (c *collector) push(o sandbox.Output) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if strings.HasPrefix(o.MIME, "image/") && len(o.Data) > 0 {
+		c.runs = append(c.runs, segment{mime: o.MIME, data: bytes.Clone(o.Data)})
+		return
+	}
+	if o.Text == "" {
+		return
+	}
+	if c.sink != nil {
+		stream := sandbox.Stdout
+		if o.Stream == sandbox.Stderr {
+			stream = sandbox.Stderr
+		}
+		c.sink(tool.Chunk{Stream: stream, Text: o.Text})
+	}
+	c.text(o.Text, o.Stream == sandbox.Value)
+}
+
+func (c *collector) text(s string, value bool) {
+	if room := clientText/2 - c.head; room > 0 && c.tailAt < 0 {
+		part := cut(s, room)
+		c.head += len(part)
+		c.add(part, value)
+		s = s[len(part):]
+		if s == "" {
+			return
+		}
+	}
+	if c.tailAt < 0 {
+		c.tailAt = len(c.runs)
+	}
+	c.tail += len(s)
+	c.add(s, value)
+	for i := c.tailAt; c.tail > clientText/2 && i < len(c.runs); i++ {
+		n := min(c.tail-clientText/2, len(c.runs[i].text))
+		c.runs[i].text = c.runs[i].text[n:]
+		c.tail -= n
+		c.cut += int64(n)
+	}
+}
+
+// add appends to the last run if it is of the same kind and on the same side of the cut.
+func (c *collector) add(s string, value bool) {
+	if s == "" {
+		return
+	}
+	if n := len(c.runs); n > 0 && n != c.tailAt && c.runs[n-1].mime == "" && c.runs[n-1].value == value {
+		c.runs[n-1].text = append(c.runs[n-1].text, s...)
+		return
+	}
+	c.runs = append(c.runs, segment{value: value, text: []byte(s)})
+}
+
+// outputs is what was collected. dropped is what the sandbox itself did not pass on.
+func (c *collector) outputs(dropped int64) []turn.Output {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var out []turn.Output
+	for i, r := range c.runs {
+		if i == c.tailAt && c.cut > 0 {
+			out = append(out, turn.Output{Text: fmt.Sprintf("\n[... %d bytes of output were cut here ...]\n", c.cut)})
+			r.text = wholeRunes(r.text)
+		}
+		switch {
+		case r.mime != "":
+			out = append(out, turn.Output{MIME: r.mime, Data: r.data})
+		case len(r.text) > 0:
+			out = append(out, turn.Output{Text: strings.ToValidUTF8(string(r.text), "\uFFFD")})
+		}
+	}
+	if dropped > 0 {
+		out = append(out, turn.Output{Text: fmt.Sprintf("\n[... %d more bytes were printed beyond the limit of a call and dropped ...]\n", dropped)})
+	}
+	return out
+}
+
+// wholeRunes drops the rest of a rune that was cut at its start.
+func wholeRunes(b []byte) []byte {
+	for i := range min(utf8.UTFMax, len(b)) {
+		if utf8.RuneStart(b[i]) {
+			return b[i:]
+		}
+	}
+	return b
+}
+
+// extensions of displayed images.
+var extensions = map[string]string{
+	"image/png": ".png", "image/jpeg": ".jpg", "image/gif": ".gif", "image/webp": ".webp", "image/svg+xml": ".svg", "image/bmp": ".bmp",
+}
+
+// keepImages makes files of the images that a program displayed and puts their ids into outputs.
+func (e *entry) keepImages(ctx context.Context, outputs []turn.Output) ([]turn.File, error) {
+	var staged []*blob.Staged
+	var rows []store.File
+	var made []turn.File
+	defer func() {
+		for _, st := range staged {
+			st.Discard()
+		}
+	}()
+	now := time.Now().UTC().Truncate(time.Microsecond)
+	var at []int
+	for i, o := range outputs {
+		if !o.IsImage() {
+			continue
+		}
+		st, err := e.m.Blobs.Stage(ctx, bytes.NewReader(o.Data), int64(len(o.Data)))
+		if err != nil {
+			return nil, err
+		}
+		id := turn.NewID("cfile_")
+		name := id + extensions[o.MIME]
+		staged, at = append(staged, st), append(at, i)
+		rows = append(rows, store.File{
+			ID: id, Project: e.key.project, Container: e.key.id, Path: dataMount + "/" + name, Name: name, Source: "assistant",
+			Bytes: st.Size, SHA256: st.SHA256, CreatedAt: now, Shown: true,
+		})
+		made = append(made, turn.File{ID: id, Container: e.key.id, Path: dataMount + "/" + name, Name: name, Bytes: st.Size, Shown: true})
+	}
+	if len(rows) == 0 {
+		return nil, nil
+	}
+	if err := e.m.checkSpace(); err != nil {
+		return nil, err
+	}
+	if err := e.m.uploads.keep(ctx, staged, rows); err != nil {
+		return nil, err
+	}
+	for i, f := range made {
+		outputs[at[i]].FileID = f.ID
+		e.files.mu.Lock()
+		e.files.history += f.Bytes
+		e.files.mu.Unlock()
+	}
+	return made, nil
+}

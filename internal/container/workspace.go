@@ -1,0 +1,236 @@
+package container
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/lathe-gateway/lathe/internal/sandbox"
+	"github.com/lathe-gateway/lathe/internal/store"
+	"github.com/lathe-gateway/lathe/internal/tool"
+	"github.com/lathe-gateway/lathe/internal/turn"
+)
+
+// captureTimeout bounds the look at a volume after a call, also after one whose client has left.
+const captureTimeout = time.Minute
+
+const noteRestarted = "the interpreter was restarted: variables are gone, files are kept"
+
+// workspace implements tool.Workspace.
+type workspace struct {
+	*entry
+	mu     sync.Mutex
+	notes  []string
+	closed bool
+}
+
+var _ tool.Workspace = (*workspace)(nil)
+
+func (w *workspace) Container() turn.Container {
+	w.entry.mu.Lock()
+	defer w.entry.mu.Unlock()
+	c := turn.Container{ID: w.key.id}
+	if w.row.ExpireAfter > 0 {
+		c.ExpiresAt = w.row.LastActive.Add(w.row.ExpireAfter).Unix()
+	}
+	return c
+}
+
+func (w *workspace) note(texts ...string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.notes = append(w.notes, texts...)
+}
+
+func (w *workspace) Notes() []string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	out := w.notes
+	w.notes = nil
+	return out
+}
+
+// Close gives the container back. The sandbox stays up until it has been idle for Config.IdleAfter or another one needs its place.
+func (w *workspace) Close() error {
+	w.mu.Lock()
+	again := w.closed
+	w.closed = true
+	w.mu.Unlock()
+	if again {
+		return nil
+	}
+	e := w.entry
+	e.mu.Lock()
+	e.opens--
+	if e.row.LastActive.Before(time.Now()) {
+		e.row.LastActive = time.Now()
+	}
+	e.mu.Unlock()
+	if e.m.begin() == nil {
+		defer e.m.wg.Done()
+		e.m.slots.eased()
+	}
+	e.m.release(e)
+	return nil
+}
+
+func (w *workspace) Run(ctx context.Context, call tool.Call, sink func(tool.Chunk)) (*tool.Outcome, error) {
+	e := w.entry
+	if err := e.m.begin(); err != nil {
+		return nil, err
+	}
+	defer e.m.wg.Done()
+	if err := e.calls.Acquire(ctx, 1); err != nil {
+		return nil, context.Cause(ctx)
+	}
+	done := func() { e.calls.Release(1) }
+	e.touch(ctx)
+	out, err := w.run(ctx, call, sink)
+	if err == nil {
+		done()
+		return out, nil
+	}
+	if ctx.Err() == nil {
+		done()
+		return nil, err
+	}
+	// The client must hear within a second; what the program had written becomes files all the same, before the next call.
+	e.m.hold(e)
+	e.m.wg.Go(func() {
+		defer e.m.release(e)
+		defer done()
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), captureTimeout)
+		defer cancel()
+		if _, _, err := e.capture(ctx); err != nil && !e.hasEnded() {
+			e.m.log.ErrorContext(ctx, "capturing files failed", "container", e.key.id, "error", err)
+		}
+	})
+	return nil, err
+}
+
+func (e *entry) hasEnded() bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.ended != nil
+}
+
+// run is one call whose turn it is.
+func (w *workspace) run(ctx context.Context, call tool.Call, sink func(tool.Chunk)) (*tool.Outcome, error) {
+	e := w.entry
+	if err := e.m.checkSpace(); err != nil {
+		return nil, err
+	}
+	col := newCollector(sink)
+	began := time.Now()
+	res, err := w.exec(ctx, sandbox.Call{Kind: sandbox.Kind(call.Tool), Code: call.Code}, col)
+	if err != nil {
+		return nil, err
+	}
+	if res.KernelRestarted {
+		w.note(noteRestarted)
+	}
+	out := &tool.Outcome{
+		Outputs: col.outputs(res.Truncated), Status: string(res.Status), ExitCode: res.ExitCode, Error: res.Error, Duration: time.Since(began),
+	}
+	// The code has run: its result must not be lost because the client leaves now.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), captureTimeout)
+	defer cancel()
+	made, notes, err := e.capture(ctx)
+	shown, errShown := e.keepImages(ctx, out.Outputs)
+	if err := errors.Join(err, errShown); err != nil {
+		if e.hasEnded() {
+			return nil, w.ran(e.ended)
+		}
+		e.m.log.ErrorContext(ctx, "capturing files failed", "container", e.key.id, "error", err)
+		w.note("the files of this call could not be recorded; they are still in " + dataMount)
+	}
+	w.note(notes...)
+	out.Files = append(made, shown...)
+	e.touch(ctx)
+	return out, nil
+}
+
+// exec runs a call, on a second sandbox if the first certainly did not start it.
+func (w *workspace) exec(ctx context.Context, call sandbox.Call, col *collector) (*sandbox.Result, error) {
+	for again := false; ; again = true {
+		l, err := w.sandbox(ctx, true)
+		if err != nil {
+			return nil, err
+		}
+		if w.takeRestarted() {
+			w.note(noteRestarted)
+		}
+		res, err := l.Exec(ctx, call, col.push)
+		notStarted := errors.Is(err, sandbox.ErrNotStarted)
+		if !notStarted {
+			w.setRan(l)
+		}
+		if err == nil {
+			return res, nil
+		}
+		if ctx.Err() != nil {
+			return nil, context.Cause(ctx)
+		}
+		w.entry.freeSandbox()
+		<-l.freed
+		w.entry.mu.Lock()
+		ended := w.ended
+		w.entry.mu.Unlock()
+		switch {
+		case notStarted && ended != nil:
+			return nil, ended
+		case ended != nil:
+			return nil, w.ran(ended)
+		case notStarted && !again:
+			continue
+		case notStarted:
+			return nil, &turn.Error{Kind: turn.KindOverloaded, RetryAfter: 5 * time.Second, Message: "the sandbox did not start the code; try again", Cause: err}
+		}
+		if w.takeRestarted() {
+			w.note(noteRestarted)
+		}
+		if errors.Is(err, sandbox.ErrOutOfMemory) {
+			return &sandbox.Result{Status: sandbox.StatusKilled, ExitCode: 137, Error: fmt.Sprintf(
+				"the program was killed: it needed more than the %s of memory that it may use", size(w.memory()))}, nil
+		}
+		return nil, w.ran(&turn.Error{Kind: turn.KindInternal, Message: "the sandbox failed while the code ran; the container's files are kept", Cause: err})
+	}
+}
+
+func (e *entry) memory() int64 {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.row.MemoryLimit
+}
+
+// ran marks an error as one after which code may have run.
+func (w *workspace) ran(err error) error {
+	e := *turn.AsError(err)
+	e.CodeRan = true
+	return &e
+}
+
+func (w *workspace) Find(ctx context.Context, p string) (turn.File, bool) {
+	rel, ok := inData(p)
+	if !ok {
+		return turn.File{}, false
+	}
+	s := &w.files
+	s.mu.Lock()
+	k, here := s.known[rel]
+	looked := s.known != nil
+	s.mu.Unlock()
+	if here && k.id != "" {
+		return w.turnFile(k.id, rel, k.size), true
+	}
+	f, err := w.m.Store.Files().Latest(ctx, w.key.project, w.key.id, dataMount+"/"+rel)
+	if err != nil || (looked && !f.Shown) { // gone from the volume
+		if err != nil && !errors.Is(err, store.ErrNotFound) {
+			w.m.log.ErrorContext(ctx, "looking up a file failed", "container", w.key.id, "error", err)
+		}
+		return turn.File{}, false
+	}
+	return turn.File{ID: f.ID, Container: w.key.id, Path: f.Path, Name: f.Name, Bytes: f.Bytes, Shown: f.Shown}, true
+}

@@ -1,0 +1,523 @@
+package gvisor_test
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/lathe-gateway/lathe/internal/image"
+	"github.com/lathe-gateway/lathe/internal/sandbox"
+	"github.com/lathe-gateway/lathe/internal/sandbox/gvisor"
+	"github.com/lathe-gateway/lathe/internal/sandbox/sandboxtest"
+)
+
+// patience is how long a test waits for what must happen.
+const patience = 60 * time.Second
+
+func TestMain(m *testing.M) {
+	if config := os.Getenv(childEnv); config != "" {
+		child(config)
+		return
+	}
+	os.Exit(m.Run())
+}
+
+func TestSuite(t *testing.T) {
+	for name, dir := range roots(t) {
+		t.Run(name, func(t *testing.T) {
+			sandboxtest.Run(t, func(t *testing.T) sandbox.Backend { return newBackend(t, dir) })
+		})
+	}
+}
+
+func TestHostile(t *testing.T) {
+	for name, dir := range roots(t) {
+		t.Run(name, func(t *testing.T) {
+			sandboxtest.Hostile(t, func(t *testing.T) sandbox.Backend { return newBackend(t, dir) })
+		})
+	}
+}
+
+// roots are the root file systems to try: the host's Python, and the image where it has been built.
+func roots(t *testing.T) map[string]string {
+	t.Helper()
+	found := map[string]string{}
+	if _, err := os.Stat("/usr/bin/python3"); err == nil {
+		found["host"] = ""
+	}
+	img, err := image.Find("", image.Dirs(os.Getenv("LATHE_IMAGE_DIR"), os.Getenv("HOME")))
+	if err == nil {
+		found["image"] = img.Root
+	}
+	if len(found) == 0 {
+		t.Skip("needs /usr/bin/python3, or an image (make image)")
+	}
+	return found
+}
+
+// anyRoot is the cheaper one of roots.
+func anyRoot(t *testing.T) string {
+	t.Helper()
+	found := roots(t)
+	if dir, ok := found["host"]; ok {
+		return dir
+	}
+	return found["image"]
+}
+
+// newBackend is a Backend with a state directory of its own. At the end of the test nothing of it may be left.
+func newBackend(t *testing.T, dir string) *gvisor.Backend {
+	t.Helper()
+	return openBackend(t, dir, t.TempDir())
+}
+
+func openBackend(t *testing.T, dir, state string) *gvisor.Backend {
+	t.Helper()
+	b, err := gvisor.New(gvisor.Config{Runsc: findRunsc(t), Image: dir, StateDir: state, Guest: buildGuest(t)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := b.Close(); err != nil {
+			t.Errorf("close: %v", err)
+		}
+		if left := leftovers(t, state); len(left) > 0 {
+			t.Errorf("left behind: %q", left)
+		}
+	})
+	return b
+}
+
+// moduleRoot is the folder of go.mod.
+func moduleRoot(t *testing.T) string {
+	t.Helper()
+	dir, err := os.Getwd()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for ; ; dir = filepath.Dir(dir) {
+		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
+			return dir
+		}
+		if dir == "/" {
+			t.Fatal("no go.mod above the test")
+		}
+	}
+}
+
+func findRunsc(t *testing.T) string {
+	t.Helper()
+	if path := os.Getenv(runscEnv); path != "" {
+		return path
+	}
+	path := filepath.Join(moduleRoot(t), "bin", "runsc")
+	if _, err := os.Stat(path); err != nil {
+		t.Skip("needs bin/runsc: run `make build`")
+	}
+	return path
+}
+
+// What TestOrdinaryUser tells the program that it starts.
+const (
+	runscEnv = "LATHE_TEST_RUNSC"
+	guestEnv = "LATHE_TEST_GUEST"
+)
+
+var guest = sync.OnceValues(func() ([]byte, error) {
+	if path := os.Getenv(guestEnv); path != "" {
+		return os.ReadFile(path)
+	}
+	dir, err := os.MkdirTemp("", "guest")
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(dir)
+	path := filepath.Join(dir, "guest")
+	build := exec.Command("go", "build", "-o", path, "github.com/lathe-gateway/lathe/cmd/lathe-guest")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
+		return nil, fmt.Errorf("build the guest: %w: %s", err, out)
+	}
+	return os.ReadFile(path)
+})
+
+func buildGuest(t *testing.T) []byte {
+	t.Helper()
+	g, err := guest()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return g
+}
+
+// leftovers are the processes, mounts, cgroups and files that a state directory has left.
+func leftovers(t *testing.T, state string) []string {
+	t.Helper()
+	var left []string
+	procs, err := filepath.Glob("/proc/[0-9]*/cmdline")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range procs {
+		cmdline, err := os.ReadFile(p)
+		if err == nil && bytes.Contains(cmdline, []byte("--root="+state+"/")) {
+			left = append(left, p+" "+string(bytes.ReplaceAll(cmdline, []byte{0}, []byte{' '})))
+		}
+	}
+	mounts, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(mounts)) {
+		if strings.Contains(line, " "+state+"/") {
+			left = append(left, line)
+		}
+	}
+	for _, dir := range gvisor.CgroupDirs(state) {
+		if _, err := os.Stat(dir); err == nil {
+			left = append(left, dir)
+		}
+	}
+	for _, dir := range []string{"runsc", "bundles"} {
+		entries, _ := os.ReadDir(filepath.Join(state, dir))
+		for _, e := range entries {
+			left = append(left, filepath.Join(state, dir, e.Name()))
+		}
+	}
+	return left
+}
+
+// The kill tests run this test program once more as a gateway that can be killed.
+const childEnv = "LATHE_TEST_GATEWAY"
+
+// child starts a sandbox with a heartbeat in it, says so, and waits to be killed.
+func child(config string) {
+	fields := strings.Split(config, "\n")
+	err := func() error {
+		guest, err := os.ReadFile(fields[3])
+		if err != nil {
+			return err
+		}
+		b, err := gvisor.New(gvisor.Config{Runsc: fields[0], Image: fields[1], StateDir: fields[2], Guest: guest})
+		if err != nil {
+			return err
+		}
+		sb, err := b.Start(context.Background(), sandbox.Spec{
+			ID: "orphan", Limits: sandbox.Defaults(), Mounts: []sandbox.Mount{{Source: fields[4], Target: "/mnt/data"}},
+		})
+		if err != nil {
+			return err
+		}
+		// A program that wants to live on, in a session of its own.
+		_, err = sb.Exec(context.Background(), sandbox.Call{Kind: sandbox.Bash, Code: "trap '' INT TERM HUP\n" +
+			"setsid sh -c 'while :; do printf x >> beat; sleep 0.02; done' & wait"}, nil)
+		return err
+	}()
+	fmt.Println("child:", err)
+	os.Exit(1)
+}
+
+// startChild starts the gateway that will be killed, and returns when its sandbox runs.
+func startChild(t *testing.T, dir, state string) (gateway *exec.Cmd, data string) {
+	t.Helper()
+	data = t.TempDir()
+	if err := os.Chmod(data, 0o777); err != nil {
+		t.Fatal(err)
+	}
+	guestPath := filepath.Join(t.TempDir(), "guest")
+	if err := os.WriteFile(guestPath, buildGuest(t), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	gateway = exec.Command(os.Args[0])
+	gateway.Env = append(os.Environ(), childEnv+"="+strings.Join([]string{findRunsc(t), dir, state, guestPath, data}, "\n"))
+	out, err := gateway.StdoutPipe()
+	if err == nil {
+		err = gateway.Start()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = gateway.Process.Kill()
+		_ = gateway.Wait()
+	})
+	go func() {
+		for lines := bufio.NewScanner(out); lines.Scan(); {
+			t.Log(lines.Text())
+		}
+	}()
+	eventually(t, "the sandbox of the other gateway beats", func() bool { return size(filepath.Join(data, "beat")) > 0 })
+	return gateway, data
+}
+
+func eventually(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	deadline := time.Now().Add(patience)
+	for !ok() {
+		if time.Now().After(deadline) {
+			t.Fatalf("it never came about that %s", what)
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+}
+
+func size(path string) int64 {
+	fi, err := os.Stat(path)
+	if err != nil {
+		return 0
+	}
+	return fi.Size()
+}
+
+// TestKilledGateway: what a gateway leaves that dies without a word is gone after the next one's Reconcile, and nothing else.
+func TestKilledGateway(t *testing.T) {
+	dir := anyRoot(t)
+	state, otherState := t.TempDir(), t.TempDir()
+	gateway, data := startChild(t, dir, state)
+	other := openBackend(t, dir, otherState)
+	neighbour := sandboxtest.Start(t, other, nil)
+	neighbour.Must(t, "kept = 1")
+	if len(leftovers(t, state)) == 0 {
+		t.Fatal("nothing of a running sandbox is to be found: this test could not fail")
+	}
+	if err := gateway.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = gateway.Wait()
+
+	next := openBackend(t, dir, state)
+	if err := next.Reconcile(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if left := leftovers(t, state); len(left) > 0 && !onlyParents(left) {
+		t.Errorf("left behind: %q", left)
+	}
+	before := size(filepath.Join(data, "beat"))
+	time.Sleep(200 * time.Millisecond) // that nothing happens can only be seen by waiting
+	if after := size(filepath.Join(data, "beat")); after != before {
+		t.Error("the program lives on")
+	}
+	if o := neighbour.Must(t, "print(kept)"); o.Text("") != "1\n" {
+		t.Errorf("the sandbox of another state directory: %q", o.Text(""))
+	}
+	sandboxtest.Start(t, next, func(s *sandbox.Spec) { s.ID = "orphan" }).Must(t, "1")
+}
+
+// onlyParents: the cgroup of a state directory without sandboxes is there as long as its gateway.
+func onlyParents(left []string) bool {
+	for _, l := range left {
+		if !strings.HasPrefix(l, "/sys/fs/cgroup/") {
+			return false
+		}
+		if entries, _ := filepath.Glob(l + "/*/cgroup.procs"); len(entries) > 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// TestOrphan: a sandbox whose gateway has died ends by itself.
+func TestOrphan(t *testing.T) {
+	dir, state := anyRoot(t), t.TempDir()
+	gateway, data := startChild(t, dir, state)
+	if err := gateway.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = gateway.Wait()
+	eventually(t, "no process of the sandbox is left", func() bool {
+		for _, l := range leftovers(t, state) {
+			if strings.HasPrefix(l, "/proc/") {
+				return false
+			}
+		}
+		return true
+	})
+	if size(filepath.Join(data, "beat")) == 0 {
+		t.Error("there was no heartbeat")
+	}
+	if err := openBackend(t, dir, state).Reconcile(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestDeath: a sandbox that dies by itself is told, and leaves nothing.
+func TestDeath(t *testing.T) {
+	state := t.TempDir()
+	b := openBackend(t, anyRoot(t), state)
+	p := sandboxtest.Start(t, b, func(s *sandbox.Spec) { s.ID = "victim" })
+	p.Must(t, "1")
+	var once sync.Once
+	_, err := p.Sandbox.Exec(t.Context(), sandbox.Call{Kind: sandbox.Python, Code: "print('begun', flush=True)\nimport time; time.sleep(600)"},
+		func(sandbox.Output) { once.Do(func() { killSandboxes(t, state) }) })
+	if !errors.Is(err, sandbox.ErrDied) || errors.Is(err, sandbox.ErrOutOfMemory) {
+		t.Errorf("got %v", err)
+	}
+	select {
+	case <-p.Done():
+	case <-time.After(patience):
+		t.Fatal("Done is not closed")
+	}
+	for _, l := range leftovers(t, state) {
+		if strings.Contains(l, "victim") {
+			t.Errorf("left behind: %s", l)
+		}
+	}
+	sandboxtest.Start(t, b, func(s *sandbox.Spec) { s.ID = "victim" }).Must(t, "1")
+}
+
+// killSandboxes kills gVisor's kernels as a fault in them would.
+func killSandboxes(t *testing.T, state string) {
+	t.Helper()
+	killed := 0
+	for _, l := range leftovers(t, state) {
+		rest, ok := strings.CutPrefix(l, "/proc/")
+		pid, _, _ := strings.Cut(rest, "/")
+		if n, err := strconv.Atoi(pid); ok && err == nil && strings.Contains(l, " runsc-sandbox ") {
+			if err := syscall.Kill(n, syscall.SIGKILL); err == nil {
+				killed++
+			}
+		}
+	}
+	if killed == 0 {
+		t.Error("there was no sandbox to kill")
+	}
+}
+
+// TestUnavailable: what is missing is told with what to do, and can be mended without a restart.
+func TestUnavailable(t *testing.T) {
+	missing := filepath.Join(t.TempDir(), "none")
+	for _, tt := range []struct{ name, runsc, dir, want string }{
+		{"no runsc", missing, "", "make build"},
+		{"runsc not configured", "", "", "make build"},
+		{"no image", "/bin/true", missing, "make image"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			b, err := gvisor.New(gvisor.Config{Runsc: tt.runsc, Image: tt.dir, StateDir: t.TempDir(), Guest: []byte("x")})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer b.Close()
+			_, err = b.Start(t.Context(), sandbox.Spec{ID: "a", Limits: sandbox.Defaults()})
+			if !errors.Is(err, sandbox.ErrUnavailable) || !strings.Contains(err.Error(), tt.want) {
+				t.Errorf("got %v", err)
+			}
+			failed := false
+			for _, f := range b.Check(t.Context()) {
+				if f.Level != "ok" && f.Mend == "" {
+					t.Errorf("no mend for %+v", f)
+				}
+				failed = failed || f.Level == "fail" && strings.Contains(f.Mend, tt.want)
+			}
+			if !failed {
+				t.Errorf("no finding says %q", tt.want)
+			}
+		})
+	}
+	b, err := gvisor.New(gvisor.Config{Runsc: "/bin/false", StateDir: t.TempDir(), Guest: []byte("x")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close()
+	if _, err := b.Start(t.Context(), sandbox.Spec{ID: "a", Limits: sandbox.Defaults()}); err == nil {
+		t.Error("a sandbox without gVisor")
+	}
+	if _, err := gvisor.New(gvisor.Config{StateDir: "relative"}); err == nil || !strings.Contains(err.Error(), "absolute") || !strings.Contains(err.Error(), "make build") {
+		t.Errorf("not all faults are told: %v", err)
+	}
+}
+
+func TestCheck(t *testing.T) {
+	for name, dir := range roots(t) {
+		t.Run(name, func(t *testing.T) {
+			found := newBackend(t, dir).Check(t.Context())
+			names := map[string]sandbox.Finding{}
+			for _, f := range found {
+				t.Logf("%s: %s: %s (%s)", f.Level, f.Name, f.Detail, f.Mend)
+				names[f.Name] = f
+			}
+			for _, want := range []string{"system", "user", "runsc", "image", "cgroups", "disk limit", "sandbox"} {
+				if _, ok := names[want]; !ok {
+					t.Errorf("no finding %q", want)
+				}
+			}
+			if f := names["sandbox"]; f.Level != "ok" {
+				t.Errorf("%+v", f)
+			}
+		})
+	}
+}
+
+// TestProcessor: the limit is in force. Without it the kernel would have no reason to hold the sandbox back.
+func TestProcessor(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("needs root: only cgroups limit the processor")
+	}
+	state := t.TempDir()
+	p := sandboxtest.Start(t, openBackend(t, anyRoot(t), state), func(s *sandbox.Spec) { s.ID, s.Limits.CPUs = "slow", 0.2 })
+	p.Must(t, "import time\nend = time.time() + 1\nwhile time.time() < end: pass")
+	var stat []byte
+	for _, dir := range gvisor.CgroupDirs(state) {
+		if data, err := os.ReadFile(filepath.Join(dir, "slow", "cpu.stat")); err == nil {
+			stat = append(stat, data...)
+		}
+	}
+	if !bytes.Contains(stat, []byte("nr_throttled ")) || bytes.Contains(stat, []byte("nr_throttled 0\n")) {
+		t.Errorf("it was never held back:\n%s", stat)
+	}
+}
+
+func TestStartTwice(t *testing.T) {
+	b := newBackend(t, anyRoot(t))
+	sandboxtest.Start(t, b, func(s *sandbox.Spec) { s.ID = "same" })
+	if _, err := b.Start(t.Context(), sandbox.Spec{ID: "same", Limits: sandbox.Defaults()}); err == nil || !strings.Contains(err.Error(), "running already") {
+		t.Errorf("got %v", err)
+	}
+	if err := b.Close(); err != nil {
+		t.Error(err)
+	}
+	if _, err := b.Start(t.Context(), sandbox.Spec{ID: "late", Limits: sandbox.Defaults()}); !errors.Is(err, sandbox.ErrUnavailable) {
+		t.Errorf("after Close: %v", err)
+	}
+}
+
+// TestLateMount: what the host mounts below a sandbox's folder later is seen inside.
+func TestLateMount(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("needs root: only root can mount")
+	}
+	shared := t.TempDir()
+	if err := syscall.Mount(shared, shared, "", syscall.MS_BIND, ""); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = syscall.Unmount(shared, syscall.MNT_DETACH) })
+	if err := syscall.Mount("", shared, "", syscall.MS_SHARED, ""); err != nil {
+		t.Fatal(err)
+	}
+	late := filepath.Join(shared, "late")
+	if err := os.Mkdir(late, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	p := sandboxtest.Start(t, newBackend(t, anyRoot(t)), func(s *sandbox.Spec) { s.Mounts[0].Source = shared })
+	p.Must(t, "1")
+	if err := syscall.Mount("tmpfs", late, "tmpfs", 0, ""); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = syscall.Unmount(late, syscall.MNT_DETACH) })
+	if err := os.WriteFile(filepath.Join(late, "file"), []byte("seen"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if o := p.Must(t, "print(open('late/file').read())"); o.Text("") != "seen\n" {
+		t.Errorf("got %q", o.Text(""))
+	}
+}

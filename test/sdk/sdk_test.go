@@ -1,0 +1,187 @@
+// Package sdk runs the official OpenAI SDKs for Python and JavaScript against `lathe serve`, as their users would: see
+// python/scenarios.py. It has tests only.
+package sdk
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/lathe-gateway/lathe/internal/upstreamtest"
+)
+
+// scenarios are those that each program has to run.
+var scenarios = []string{
+	"models", "wrong_key", "responses_plain", "responses_streamed", "responses_failure_is_data", "chat_plain", "chat_streamed",
+	"responses_mixed", "chat_mixed", "responses_two_turns", "chat_two_turns", "error_before", "error_after", "files",
+	"early_code", "live_responses", "live_chat", "leave_responses", "leave_chat",
+}
+
+const key = "sk-lathe-sdk-test"
+
+func TestPython(t *testing.T) {
+	lathe := start(t)
+	python := pythonWith(t, "python/requirements.txt")
+	lathe.run(t, python, "python/scenarios.py")
+}
+
+func TestJavaScript(t *testing.T) {
+	lathe := start(t)
+	folder := npmInstall(t, "javascript/package.json")
+	script, err := os.ReadFile("javascript/scenarios.mjs")
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Node looks for packages beside the script.
+	if err := os.WriteFile(filepath.Join(folder, "scenarios.mjs"), script, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	lathe.run(t, filepath.Join(folder, "node_modules/.bin/node"), filepath.Join(folder, "scenarios.mjs"))
+}
+
+// gateway is a `lathe serve` whose only model is the stub.
+type gateway struct {
+	url  string
+	stub *upstreamtest.Server
+}
+
+const config = `
+listen: 127.0.0.1:0
+data_dir: %s
+keys:
+  - {name: sdk, key: %s, project: sdk}
+models:
+  - {name: "*", provider: openai-chat, base_url: %s, images: true}
+`
+
+func start(t *testing.T) *gateway {
+	t.Helper()
+	if runtime.GOOS != "linux" {
+		t.Skip("code runs on Linux only")
+	}
+	if os.Geteuid() != 0 {
+		t.Skip("run as root: the scenarios hold for sandboxes that root starts")
+	}
+	bin, err := filepath.Abs("../../bin/lathe")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(bin); err != nil {
+		t.Skip("no bin/lathe: run make build first (make test does)")
+	}
+	stub := upstreamtest.Start(t)
+	stub.Answer(upstreamtest.ByName)
+	dir := t.TempDir()
+	file := filepath.Join(dir, "lathe.yaml")
+	if err := os.WriteFile(file, fmt.Appendf(nil, config, filepath.Join(dir, "data"), key, stub.BaseURL()), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return &gateway{url: serve(t, bin, file), stub: stub}
+}
+
+var address = regexp.MustCompile(`http://\S+`)
+
+// serve starts the program, waits until it is ready, and stops it with the test.
+func serve(t *testing.T, bin, file string) string {
+	t.Helper()
+	log := &strings.Builder{}
+	cmd := exec.Command(bin, "serve", "-c", file)
+	cmd.Stderr = log
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		cmd.Process.Signal(syscall.SIGTERM)
+		if err := cmd.Wait(); err != nil {
+			t.Errorf("lathe serve ended with %v", err)
+		}
+		if t.Failed() {
+			t.Logf("the gateway's log:\n%s", log)
+		}
+	})
+	lines := bufio.NewScanner(out)
+	if !lines.Scan() {
+		t.Fatal("lathe serve printed no address")
+	}
+	url := address.FindString(lines.Text())
+	if url == "" {
+		t.Fatalf("lathe serve printed %q, want a line with its address", lines.Text())
+	}
+	for end := time.Now().Add(2 * time.Minute); ; time.Sleep(100 * time.Millisecond) {
+		resp, err := http.Get(url + "/readyz")
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp.Body.Close()
+		if resp.StatusCode == http.StatusOK {
+			return url
+		}
+		if time.Now().After(end) {
+			t.Fatalf("still not ready: /readyz says %s; bin/lathe doctor says why", resp.Status)
+		}
+	}
+}
+
+// run starts one program and makes a test of each line that it prints.
+func (g *gateway) run(t *testing.T, program, script string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, program, script)
+	cmd.Env = append(os.Environ(), "OPENAI_BASE_URL="+g.url+"/v1", "OPENAI_API_KEY="+key, "NO_PROXY=127.0.0.1", "no_proxy=127.0.0.1")
+	trace := &strings.Builder{}
+	cmd.Stderr = trace
+	out, err := cmd.Output()
+	verdicts := map[string]string{}
+	for line := range strings.Lines(string(out)) {
+		verdict, rest, _ := strings.Cut(strings.TrimSpace(line), " ")
+		name, note, _ := strings.Cut(rest, ": ")
+		verdicts[name] = verdict + " " + note
+	}
+	for _, name := range scenarios {
+		t.Run(name, func(t *testing.T) {
+			if !strings.HasPrefix(verdicts[name], "PASS") {
+				t.Fatalf("%s", verdicts[name])
+			}
+			t.Log(verdicts[name])
+		})
+	}
+	if err != nil || len(verdicts) != len(scenarios) {
+		t.Errorf("%s ended with %v after %d of %d scenarios:\n%s", script, err, len(verdicts), len(scenarios), trace)
+	}
+	g.checkMixed(t)
+}
+
+// checkMixed looks at what reached the model when a mixed turn went on: the hidden run and the client's answer, also from Chat Completions,
+// whose clients cannot send the run back.
+func (g *gateway) checkMixed(t *testing.T) {
+	t.Helper()
+	seen := 0
+	for _, r := range g.stub.Requests() {
+		results := r.ToolResults()
+		if !strings.Contains(r.LastUser(), "This is a mixed turn.") || len(results) == 0 {
+			continue
+		}
+		seen++
+		if len(results) != 2 || !strings.Contains(results[0], "41") || results[1] != "sunny" {
+			t.Errorf("a mixed turn went on with the results %q, want the run's and the client's", results)
+		}
+	}
+	if seen < 2 {
+		t.Errorf("%d mixed turns went on, want one of Responses and one of Chat Completions", seen)
+	}
+}
