@@ -277,6 +277,19 @@ func TestDetectCgroups(t *testing.T) {
 	}
 }
 
+func TestDelegate(t *testing.T) {
+	root := t.TempDir()
+	if err := delegate(filepath.Join(root, "none")); err == nil || !strings.Contains(err.Error(), "memory, cpu, pids") {
+		t.Errorf("got %v", err)
+	}
+	if err := delegate(root); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := os.ReadFile(filepath.Join(root, "cgroup.subtree_control")); err != nil || string(got) != "+memory +cpu +pids" {
+		t.Errorf("wrote %q, %v", got, err)
+	}
+}
+
 func TestUnescapeMount(t *testing.T) {
 	if got := unescapeMount(`/a\040b\134c`); got != `/a b\c` {
 		t.Errorf("got %q", got)
