@@ -130,8 +130,8 @@ func (ps *processes) kill(p *process) {
 		for _, pid := range found {
 			_ = unix.Kill(pid, unix.SIGKILL)
 		}
-		if time.Since(begin) > grace/2 {
-			if !ps.isolate || time.Since(begin) > 4*grace {
+		if time.Since(begin) > killTime/2 {
+			if !ps.isolate || time.Since(begin) > 4*killTime {
 				break
 			}
 			ps.killAll()
@@ -140,7 +140,7 @@ func (ps *processes) kill(p *process) {
 	}
 	select {
 	case <-p.ended:
-	case <-time.After(grace):
+	case <-time.After(killTime):
 	}
 }
 
