@@ -287,7 +287,7 @@ func (k *kernel) watch() (<-chan struct{}, func() *reply) {
 			// Its last words may still be in the channel, which ends with them unless a child of it lives on.
 			select {
 			case <-k.deaf:
-			case <-time.After(grace / 2):
+			case <-time.After(killTime / 2):
 			}
 			select {
 			case r := <-k.done:
@@ -330,7 +330,7 @@ func (k *kernel) giveUp(procs *processes) {
 	select {
 	case <-k.proc.ended:
 		return
-	case <-time.After(grace / 2):
+	case <-time.After(killTime / 2):
 	}
 	k.mu.Lock()
 	k.broken = true

@@ -1,6 +1,7 @@
 package guest
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"os"
@@ -130,8 +131,8 @@ func (ps *processes) kill(p *process) {
 		for _, pid := range found {
 			_ = unix.Kill(pid, unix.SIGKILL)
 		}
-		if time.Since(begin) > grace/2 {
-			if !ps.isolate || time.Since(begin) > 4*grace {
+		if time.Since(begin) > killTime/2 {
+			if !ps.isolate || time.Since(begin) > 4*killTime {
 				break
 			}
 			ps.killAll()
@@ -140,7 +141,7 @@ func (ps *processes) kill(p *process) {
 	}
 	select {
 	case <-p.ended:
-	case <-time.After(grace):
+	case <-time.After(killTime):
 	}
 }
 
@@ -198,8 +199,7 @@ func (ps *processes) killAll() {
 func (ps *processes) await(p *process) {
 	for {
 		// WNOWAIT, so that the pid cannot be reused before the lock is held and everybody knows that it is gone.
-		err := waitExited(p.pid)
-		if err != unix.EINTR {
+		if err := waitExited(p.pid); !errors.Is(err, unix.EINTR) {
 			break
 		}
 	}
@@ -207,7 +207,7 @@ func (ps *processes) await(p *process) {
 	defer ps.mu.Unlock()
 	var status syscall.WaitStatus
 	for {
-		if _, err := syscall.Wait4(p.pid, &status, 0, nil); err != syscall.EINTR {
+		if _, err := syscall.Wait4(p.pid, &status, 0, nil); !errors.Is(err, syscall.EINTR) {
 			break
 		}
 	}

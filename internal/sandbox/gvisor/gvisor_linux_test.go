@@ -36,19 +36,30 @@ func TestMain(m *testing.M) {
 }
 
 func TestSuite(t *testing.T) {
-	for name, dir := range roots(t) {
-		t.Run(name, func(t *testing.T) {
-			sandboxtest.Run(t, func(t *testing.T) sandbox.Backend { return newBackend(t, dir) })
-		})
-	}
+	dir := bestRoot(t)
+	sandboxtest.Run(t, func(t *testing.T) sandbox.Backend { return newBackend(t, dir) })
 }
 
 func TestHostile(t *testing.T) {
-	for name, dir := range roots(t) {
-		t.Run(name, func(t *testing.T) {
-			sandboxtest.Hostile(t, func(t *testing.T) sandbox.Backend { return newBackend(t, dir) })
-		})
+	dir := bestRoot(t)
+	sandboxtest.Hostile(t, func(t *testing.T) sandbox.Backend { return newBackend(t, dir) })
+}
+
+// TestHostileOnHost tries what depends on the root file system with the host's Python too.
+func TestHostileOnHost(t *testing.T) {
+	if bestRoot(t) == "" {
+		t.Skip("TestHostile has just done so: there is no image")
 	}
+	if _, ok := roots(t)["host"]; !ok {
+		t.Skip("needs /usr/bin/python3")
+	}
+	sandboxtest.Hostile(t, func(t *testing.T) sandbox.Backend { return newBackend(t, "") }, "Files", "Processes", "Rights", "Setuid", "ReadOnly", "Memory")
+}
+
+// bestRoot is the image, or "" for the host's Python where there is none.
+func bestRoot(t *testing.T) string {
+	t.Helper()
+	return roots(t)["image"]
 }
 
 // roots are the root file systems to try: the host's Python, and the image where it has been built.
@@ -59,7 +70,7 @@ func roots(t testing.TB) map[string]string {
 		found["host"] = ""
 	}
 	img, err := image.Find("", image.Dirs(os.Getenv("LATHE_IMAGE_DIR"), os.Getenv("HOME")))
-	if err == nil {
+	if err == nil && os.Getenv(guestEnv) == "" {
 		found["image"] = img.Root
 	}
 	if len(found) == 0 {
@@ -442,7 +453,10 @@ func TestUnavailable(t *testing.T) {
 func TestCheck(t *testing.T) {
 	for name, dir := range roots(t) {
 		t.Run(name, func(t *testing.T) {
-			found := newBackend(t, dir).Check(t.Context())
+			b := newBackend(t, dir)
+			p := sandboxtest.Start(t, b, nil)
+			found := b.Check(t.Context())
+			p.Must(t, "import json, sqlite3") // checking leaves what runs alone
 			names := map[string]sandbox.Finding{}
 			for _, f := range found {
 				t.Logf("%s: %s: %s (%s)", f.Level, f.Name, f.Detail, f.Mend)
@@ -458,6 +472,28 @@ func TestCheck(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestNewImage: a gateway goes on with the newest image when the one that it started with has been removed.
+func TestNewImage(t *testing.T) {
+	images := t.TempDir()
+	link := filepath.Join(images, "python")
+	version := func(name string) string {
+		dir := filepath.Join(images, name, "rootfs/usr/bin")
+		if err := errors.Join(os.MkdirAll(dir, 0o755), os.WriteFile(filepath.Join(dir, "python3"), nil, 0o755),
+			os.Symlink(name, link+".new"), os.Rename(link+".new", link)); err != nil {
+			t.Fatal(err)
+		}
+		return filepath.Join(images, name)
+	}
+	first := version("python-1")
+	b := newBackend(t, link)
+	sandboxtest.Start(t, b, nil)
+	version("python-2")
+	if err := os.RemoveAll(first); err != nil {
+		t.Fatal(err)
+	}
+	sandboxtest.Start(t, b, nil)
 }
 
 // TestProcessor: the limit is in force. Without it the kernel would have no reason to hold the sandbox back.
