@@ -20,6 +20,7 @@ from _thread import RLock, get_ident
 HERE = __file__ = "<lathe kernel>"
 CHUNK = 256 << 10
 PING, HELLO, START, WARM, RENEW, OUTPUT, DISPLAY, RESULT = 1, 2, 3, 4, 5, 8, 9, 12
+LARGEST = (16 << 20) - 200  # bytes of an image: a frame holds no more
 STDERR, VALUE, DISPLAYED = b"\2", b"\3", b"\4"
 MAIN = get_ident()
 
@@ -110,6 +111,8 @@ class Wire:
             self.sync()
 
     def image(self, mime, data):
+        if len(data) > LARGEST:
+            return self.text(DISPLAYED, f"[an image of {len(data)} bytes is not shown: the most is {LARGEST}; save it as a file]\n")
         flush()
         self.send(DISPLAY, bytes((len(mime),)) + mime.encode() + bytes(data))
         self.last = self
@@ -145,8 +148,43 @@ class Stream(io.TextIOWrapper):
         return super().write(text)
 
 
+class Pipes:
+    """What the guest reads of fds 1 and 2, kept apart from them: a cell that closed or redirected them must not silence those after it."""
+
+    def __init__(self):
+        import fcntl
+        self.kept = [(fd, fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, 200), self.identity(fd)) for fd in (1, 2)]
+
+    @staticmethod
+    def identity(fd):
+        try:
+            found = os.fstat(fd)
+            return found.st_dev, found.st_ino
+        except OSError:
+            return None
+
+    def mend(self):
+        """Puts both back, and sys.stdout and sys.stderr where they can no longer be written to. False means that it cannot be done."""
+        for fd, kept, was in self.kept:
+            if self.identity(kept) != was:
+                return False
+            if self.identity(fd) != was:
+                os.dup2(kept, fd)
+        for name, own in (("stdout", OUT), ("stderr", ERR)):
+            stream = getattr(sys, name, None)
+            if stream is not own and (not hasattr(stream, "write") or getattr(stream, "closed", False)):
+                setattr(sys, name, own)
+        return not (OUT.closed or ERR.closed)
+
+
+def replaced():
+    """Tells of a sys.stdout that keeps what is printed to itself: with it calls seem to print nothing, for as long as it stands."""
+    if sys.stdout is not OUT and isinstance(sys.stdout, io.StringIO):
+        wire.text(STDERR, "[sys.stdout is a StringIO and takes what is printed; undo: sys.stdout = sys.__stdout__]\n")
+
+
 def flush():
-    for stream in (sys.stdout, sys.stderr, OUT, ERR):
+    for stream in (getattr(sys, "stdout", None), getattr(sys, "stderr", None), OUT, ERR):
         try:
             stream.flush()
         except Exception:
@@ -393,9 +431,14 @@ def cell(engine, figures, code, where, env):
     error = None
     try:
         wire.running = True
-        error = engine.run(code)
+        try:
+            error = engine.run(code)
+        except Exception as broken:
+            # The engine catches what a cell raises, so this is its own: a program has broken it, and every later cell would end here.
+            lose("the interpreter no longer works: " + describe(broken))
         if wire.alive:
             figures.flush()
+            replaced()
     except BaseException as late:
         reserve.free()
         # An interrupt between the engine's own try blocks, or a figure that cannot be drawn.
@@ -404,6 +447,13 @@ def cell(engine, figures, code, where, env):
     finally:
         wire.running = wire.pending = False
     return verdict(error)
+
+
+def lose(why):
+    """Gives this interpreter up; the guest starts another one."""
+    if wire.alive:
+        wire.text(STDERR, why + "\n")
+    os._exit(70)
 
 
 def warm(engine, modules):
@@ -459,9 +509,12 @@ def serve():
             done = b"error", 1, describe(error)
         try:
             flush()
+            sound = pipes.mend()
         finally:
             if os.getpid() != pid:  # a fork that came back out of the cell
                 os._exit(done[1])
+        if not sound:
+            lose("the interpreter's output was closed for good")
         status, code, text = done
         wire.send(RESULT, b"%s\0%d\0%s" % (status, code, text[:4096].encode("utf-8", "backslashreplace")))
 
@@ -473,6 +526,7 @@ os.register_at_fork(after_in_child=wire.forked)
 signal.signal(signal.SIGINT, wire.interrupted)
 OUT = sys.stdout = sys.__stdout__ = Stream(1)
 ERR = sys.stderr = sys.__stderr__ = Stream(2)
+pipes = Pipes()
 sys.argv = [""]
 builtins.input = no_input
 try:
