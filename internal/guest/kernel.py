@@ -280,11 +280,16 @@ def cell(engine, figures, code, where, env):
     try:
         wire.busy = True
         wire.send(STARTED)
-        error = engine.run(code)
+        try:
+            error = engine.run(code)
+        except Exception as broken:
+            # The engine catches what a cell raises, so this is its own: a program has broken it, and every later cell would end here.
+            lose("the interpreter no longer works: " + describe(broken))
         if wire.alive:
             with UserCode():
                 wire.check()
                 figures.flush()
+            replaced()
     except BaseException as late:
         # An interrupt that the engine did not catch, or a figure that cannot be drawn.
         wire.running = False
@@ -294,6 +299,13 @@ def cell(engine, figures, code, where, env):
     finally:
         wire.running = wire.busy = wire.pending = False
     return verdict(error)
+
+
+def lose(why):
+    """Gives this interpreter up; the guest starts another one."""
+    if wire.alive:
+        wire.text(STDERR, why + "\n")
+    os._exit(70)
 
 
 def warm(engine, modules):
@@ -350,9 +362,12 @@ def serve():
             done = b"error", 1, describe(error)
         try:
             flush()
+            sound = pipes.mend()
         finally:
             if os.getpid() != pid:  # a fork that came back out of the cell
                 os._exit(done[1])
+        if not sound:
+            lose("the interpreter's output was closed for good")
         status, code, text = done
         wire.send(RESULT, b"%s\0%d\0%s" % (status, code, text[:4096].encode("utf-8", "backslashreplace")))
 
@@ -364,6 +379,7 @@ os.register_at_fork(after_in_child=wire.forked)
 signal.signal(signal.SIGINT, wire.interrupted)
 OUT = sys.stdout = sys.__stdout__ = Stream(1)
 ERR = sys.stderr = sys.__stderr__ = Stream(2)
+pipes = Pipes()
 sys.argv = [""]
 builtins.input = no_input
 try:
