@@ -25,7 +25,7 @@ func Run(t *testing.T, newBackend func(t *testing.T) sandbox.Backend) {
 	t.Helper()
 	groups := map[string]func(*testing.T, sandbox.Backend){
 		"Python": testPython, "Display": testDisplay, "Bash": testBash, "Output": testOutput, "Live": testLive,
-		"Stop": testStop, "Cancel": testCancel, "Death": testDeath, "Background": testBackground, "Limits": testLimits,
+		"Stop": testStop, "Cancel": testCancel, "Death": testDeath, "Broken": testBroken, "Background": testBackground, "Limits": testLimits,
 		"Environment": testEnvironment, "Concurrent": testConcurrent, "Life": testLife,
 	}
 	for name, test := range groups {

@@ -219,6 +219,41 @@ func testDeath(t *testing.T, b sandbox.Backend) {
 	})
 }
 
+// testBroken: programs that break the interpreter's own parts. What the next call does is at worst a fresh interpreter.
+func testBroken(t *testing.T, b sandbox.Backend) {
+	p := Start(t, b, nil)
+	for _, c := range []struct{ name, code string }{
+		{"descriptors closed", "import os\nfor fd in range(100):\n    try: os.close(fd)\n    except OSError: pass"},
+		{"descriptors redirected", "import os\nnull = os.open('/dev/null', os.O_RDWR)\nfor fd in range(60):\n    os.dup2(null, fd)"},
+		{"stdout deleted", "import sys\ndel sys.stdout, sys.__stdout__\nsys.stderr = None"},
+		{"stdout closed", "import sys\nsys.stdout.close()"},
+		{"IPython's parts", "try: get_ipython().run_cell = None\nexcept NameError: pass"},
+		{"builtins", "import builtins\nbuiltins.compile = builtins.exec = builtins.print = None\nbuiltins.len = lambda x: 1/0"},
+		{"recursion limit", "import sys\ndef f(): sys.setrecursionlimit(8)\ntry: f()\nexcept RecursionError: pass"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			p.Python(t, c.code)
+			var o *Outcome
+			for range 2 { // the first may be what finds the interpreter broken
+				if o = p.Python(t, "print('usable')"); o.Text(sandbox.Stdout) == "usable\n" {
+					return
+				}
+			}
+			t.Errorf("it is lost: %+v, %q", *o.Result, o.Text(""))
+		})
+	}
+	t.Run("a captured stdout is told", func(t *testing.T) {
+		o := p.Python(t, "import io, sys\nsys.stdout = io.StringIO()\nprint('kept')")
+		if text := o.Text(sandbox.Stderr); !strings.Contains(text, "sys.__stdout__") {
+			t.Errorf("got %q", text)
+		}
+		o = p.Must(t, "held = sys.stdout.getvalue()\nsys.stdout = sys.__stdout__\nprint(held)")
+		if text := o.Text(""); text != "kept\n\n" {
+			t.Errorf("got %q", text)
+		}
+	})
+}
+
 func indent(code string) string {
 	return "        " + strings.ReplaceAll(strings.TrimRight(code, "\n"), "\n", "\n        ") + "\n"
 }
