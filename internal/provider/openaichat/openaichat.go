@@ -79,6 +79,7 @@ type Provider struct {
 	// noStreamOptions and completionTokens remember what this server has refused: stream_options, and max_tokens.
 	noStreamOptions, completionTokens atomic.Bool
 	sleep                             func(context.Context, time.Duration) error
+	maxAnswer                         int64 // maxBody, less in tests
 }
 
 var (
@@ -96,7 +97,7 @@ func New(cfg Config) (*Provider, error) {
 	if base.Scheme != "http" && base.Scheme != "https" || base.Host == "" {
 		return nil, fmt.Errorf("base_url %q must begin with http:// or https:// and a host, such as http://127.0.0.1:8000/v1", base.Redacted())
 	}
-	p := &Provider{cfg: cfg, base: *base, user: base.User, sleep: sleep}
+	p := &Provider{cfg: cfg, base: *base, user: base.User, sleep: sleep, maxAnswer: maxBody}
 	p.base.User = nil
 	p.client = &http.Client{
 		Transport: transport(cfg.ConnectTimeout),

@@ -217,12 +217,15 @@ func (d *decoder) reason() (turn.Reason, error) {
 }
 
 func usage(u *oaichat.Usage) turn.Usage {
-	out := turn.Usage{Input: u.PromptTokens, Output: u.CompletionTokens}
+	out := turn.Usage{Input: count(u.PromptTokens), Output: count(u.CompletionTokens)}
 	if d := u.PromptTokensDetails; d != nil {
-		out.Cached, out.CacheWrite = d.CachedTokens, d.CacheWriteTokens
+		out.Cached, out.CacheWrite = count(d.CachedTokens), count(d.CacheWriteTokens)
 	}
 	if d := u.CompletionTokensDetails; d != nil {
-		out.Reasoning = d.ReasoningTokens
+		out.Reasoning = count(d.ReasoningTokens)
 	}
 	return out
 }
+
+// count takes only what can be a number of tokens: sums and counters go wrong on others.
+func count(n int) int { return min(max(n, 0), 1<<40) }

@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"math/rand/v2"
 	"net/http"
@@ -18,11 +19,30 @@ import (
 	"github.com/lathe-gateway/lathe/internal/wire/oaichat"
 )
 
-// maxBody bounds an answer that is one JSON body, maxFrame a frame of a stream.
+// maxBody bounds an answer, streamed or one JSON body: no honest one comes near it, and it is held in memory until it is finished. maxFrame
+// bounds a frame of a stream.
 const (
 	maxBody  = 64 << 20
 	maxFrame = 32 << 20
 )
+
+// errEndless says that an answer is longer than maxBody.
+var errEndless = errors.New("openaichat: endless answer")
+
+// capped reads r and fails with errEndless where there is more than left bytes.
+type capped struct {
+	r    io.Reader
+	left int64
+}
+
+func (c *capped) Read(p []byte) (int, error) {
+	if c.left <= 0 {
+		return 0, errEndless
+	}
+	n, err := c.r.Read(p[:min(int64(len(p)), c.left)])
+	c.left -= int64(n)
+	return n, err
+}
 
 // errStopped says that the caller has stopped ranging.
 var errStopped = errors.New("openaichat: the caller stopped")
@@ -141,13 +161,13 @@ func (p *Provider) adapt(e *turn.Error, req *turn.Request) bool {
 
 // receive reads the answer: a stream, or one JSON body, which some servers send whatever was asked for and whatever they call it.
 func (p *Provider) receive(w *watch, model string, d *decoder, send func(turn.Event) error) error {
-	body := bufio.NewReaderSize(w, 32<<10)
+	body := bufio.NewReaderSize(&capped{r: w, left: p.maxAnswer}, 32<<10)
 	first, err := firstByte(body)
 	if err != nil {
 		return p.readError(w, d, err)
 	}
 	if first == '{' {
-		raw, err := io.ReadAll(io.LimitReader(body, maxBody))
+		raw, err := io.ReadAll(body)
 		if err != nil {
 			return p.readError(w, d, err)
 		}
@@ -199,6 +219,10 @@ func (p *Provider) readError(w *watch, d *decoder, err error) error {
 	}
 	if errors.Is(err, sse.ErrFrameTooLarge) {
 		return malformed(err)
+	}
+	if errors.Is(err, errEndless) {
+		return &turn.Error{Kind: turn.KindUpstream, Code: "upstream_endless", Cause: err,
+			Message: fmt.Sprintf("the model's server sent more than %d bytes in one answer, which was given up", p.maxAnswer)}
 	}
 	e := p.transportError(w.ctx, err)
 	if e.Code == codeUnreachable {

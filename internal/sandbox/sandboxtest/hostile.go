@@ -338,7 +338,7 @@ for s in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGALRM): signal.
 			if took := time.Since(began); took > 15*time.Second {
 				t.Errorf("it ended after %v", took)
 			}
-			p.stopped(t, "beat")
+			p.stopped(t)
 			p.usable(t)
 		})
 	}
