@@ -84,6 +84,8 @@ class Plain:
     flavour = b"plain"
 
     def __init__(self, figures):
+        for name in ("ast", "linecache", "traceback"):  # now, since a file of the user's may have such a name
+            __import__(name)
         self.figures, self.count, self.flags, self.loop = figures, 0, 0, None
         main = types.ModuleType("__main__")
         main.__builtins__ = builtins
@@ -255,13 +257,20 @@ def ipython(figures):
     return Engine()
 
 
-def cell(engine, figures, code, where, env):
-    global cell_env
-    for name in cell_env:
-        if name not in env:
+def environment(env):
+    """Sets a call's variables in the place of those of the call before."""
+    global outer
+    for name, value in outer.items():
+        if value is None:
             os.environ.pop(name, None)
+        else:
+            os.environ[name] = value
+    outer = {name: os.environ.get(name) for name in env}
     os.environ.update(env)
-    cell_env = env
+
+
+def cell(engine, figures, code, where, env):
+    environment(env)
     reserve.take()
     if where:
         os.chdir(where)
@@ -334,6 +343,7 @@ def serve():
         engine = ipython(figures)
     except ImportError:
         engine = Plain(figures)
+    sys.path.insert(0, "")  # see kernelStub
     wire.send(HELLO, engine.flavour)
     pid = os.getpid()
     while True:
@@ -362,7 +372,7 @@ def serve():
         wire.send(RESULT, b"%s\0%d\0%s" % (status, code, text[:4096].encode("utf-8", "backslashreplace")))
 
 
-cell_env = {}
+outer = {}  # what the variables of the last call were before it
 reserve = Reserve()
 wire = Wire()
 os.register_at_fork(after_in_child=wire.forked)

@@ -128,6 +128,27 @@ func testEnvironment(t *testing.T, b sandbox.Backend) {
 			t.Errorf("the session does not stay there: %q", o.Text(""))
 		}
 	})
+	t.Run("files named like modules of Python's", func(t *testing.T) {
+		p := Start(t, b, nil)
+		p.Bash(t, "for m in random json types traceback tempfile code token inspect; do echo 'raise SystemExit(\"shadowed\")' > $m.py; done; "+
+			"echo 'x = 7' > mine.py")
+		if o := p.Must(t, "import mine\nmine.x"); o.Text(sandbox.Value) != "7" {
+			t.Errorf("got %q", o.Text(""))
+		}
+		if o := p.Python(t, "1 / 0"); !strings.Contains(o.Text(sandbox.Stderr), "ZeroDivisionError") {
+			t.Errorf("%+v with %q", *o.Result, o.Text(""))
+		}
+	})
+	t.Run("a variable that a call hides", func(t *testing.T) {
+		show := "import os\nbool(os.environ['PATH']), os.environ['PATH'] == '/bin:hidden'"
+		o := p.Exec(t, sandbox.Call{Kind: sandbox.Python, Code: show, Env: map[string]string{"PATH": "/bin:hidden"}})
+		if o.Text(sandbox.Value) != "(True, True)" {
+			t.Errorf("got %q", o.Text(""))
+		}
+		if o := p.Must(t, show); o.Text(sandbox.Value) != "(True, False)" {
+			t.Errorf("then got %q", o.Text(""))
+		}
+	})
 	t.Run("what libraries are told", func(t *testing.T) {
 		o := p.Bash(t, "echo $MPLBACKEND $LANG $MALLOC_ARENA_MAX $PYTHONUNBUFFERED $OMP_NUM_THREADS $OPENBLAS_NUM_THREADS")
 		if o.Text("") != "Agg C.UTF-8 2 1 1 1\n" {

@@ -139,8 +139,9 @@ Dot()`)
 	t.Run("IPython Image", func(t *testing.T) {
 		needs(t, p, "PIL")
 		needs(t, p, "IPython")
-		o := p.Must(t, `import io
+		o := p.Must(t, `import io, PIL.Image
 from IPython.display import display, Image
+im = PIL.Image.new('RGB', (20, 10), 'red')
 for kind in 'PNG', 'JPEG':
     data = io.BytesIO()
     im.save(data, kind)
