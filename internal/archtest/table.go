@@ -13,6 +13,7 @@ var Imports = map[string][]string{
 	"turn":              {},
 	"wire/oaichat":      {},
 	"wire/oairesponses": {},
+	"wire/anthropic":    {},
 	"sse":               {},
 	"guest/proto":       {},
 	"auth":              {"turn"},
