@@ -33,7 +33,7 @@ image: ## build the sandbox image `python` (into LATHE_IMAGE_DIR)
 
 test: ## install what the tests need, build, and run all of them
 	@scripts/need.sh test
-	@$(MAKE) --no-print-directory build image
+	@$(MAKE) --no-print-directory -j3 --output-sync=target build image
 	$(GO) vet ./...
 	$(GO) test -race -shuffle=on -timeout 20m $(PKG)
 

@@ -144,7 +144,7 @@ type newFile struct {
 }
 
 // maxNumbered is how many other files may have a name before we give up.
-const maxNumbered = 1000
+const maxNumbered = 100
 
 // put writes a file into the volume under a name that no other bytes have, and makes its row.
 func (e *entry) put(ctx context.Context, n newFile) (store.File, error) {
@@ -164,7 +164,7 @@ func (e *entry) put(ctx context.Context, n newFile) (store.File, error) {
 		return store.File{}, &turn.Error{Kind: turn.KindTooLarge, Param: "file", Message: fmt.Sprintf(
 			"all versions of this container's files would take more than %s; delete some", size(e.m.History))}
 	}
-	name, st, err := e.place(n)
+	name, st, err := e.place(ctx, n)
 	if err != nil {
 		return store.File{}, err
 	}
@@ -190,7 +190,7 @@ func (e *entry) put(ctx context.Context, n newFile) (store.File, error) {
 }
 
 // place writes the bytes to the first free name, or finds a name that has the same bytes.
-func (e *entry) place(n newFile) (string, stamp, error) {
+func (e *entry) place(ctx context.Context, n newFile) (string, stamp, error) {
 	root := e.files.vol.data
 	part := ""
 	defer func() {
@@ -198,7 +198,7 @@ func (e *entry) place(n newFile) (string, stamp, error) {
 			root.Remove(part)
 		}
 	}()
-	for i := 1; i < maxNumbered; i++ {
+	for i := 1; i <= maxNumbered && ctx.Err() == nil; i++ {
 		name := numbered(n.name, i)
 		info, err := root.Lstat(name)
 		switch {
@@ -223,13 +223,19 @@ func (e *entry) place(n newFile) (string, stamp, error) {
 		err = root.Remove(part)
 		part = ""
 		if err != nil {
-			return "", stamp{}, err
+			return "", stamp{}, volumeError(err)
 		}
 		info, err = root.Lstat(name)
+		if errors.Is(err, fs.ErrNotExist) { // the program has removed it already
+			return name, stamp{}, nil
+		}
 		if err != nil {
 			return "", stamp{}, err
 		}
 		return name, stampOf(info), nil
+	}
+	if err := context.Cause(ctx); err != nil {
+		return "", stamp{}, err
 	}
 	return "", stamp{}, turn.Invalid("file", "%d files are called %q already.", maxNumbered, n.name)
 }
@@ -261,6 +267,9 @@ func (e *entry) writePart(n newFile) (part string, err error) {
 func volumeError(err error) error {
 	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
 		return &turn.Error{Kind: turn.KindTooLarge, Param: "file", Message: "the container's disk is full; delete files in it, or use another container", Cause: err}
+	}
+	if errors.Is(err, fs.ErrNotExist) {
+		return &turn.Error{Kind: turn.KindConflict, Message: "a program changed the folder while the file was put into it; try again", Cause: err}
 	}
 	return err
 }

@@ -464,6 +464,27 @@ func TestPlainVolumes(t *testing.T) {
 	}
 }
 
+func BenchmarkCapture(b *testing.B) {
+	bench := newBench(b, func(c *Config) { c.History = 1 << 40 })
+	w, err := bench.Open(as(b, "p"), &turn.Hosted{})
+	must(b, err)
+	defer w.Close()
+	e := w.(*workspace).entry
+	vol, err := e.attach(b.Context())
+	must(b, err)
+	for n := 0; b.Loop(); n++ {
+		b.StopTimer()
+		for i := range 100 {
+			write(b, filepath.Join(vol.path, "data", fmt.Sprint(i)), fmt.Sprint(n, i))
+		}
+		b.StartTimer()
+		made, _, err := e.capture(b.Context())
+		if err != nil || len(made) != 100 {
+			b.Fatalf("%d files, %v", len(made), err)
+		}
+	}
+}
+
 func BenchmarkCall(b *testing.B) {
 	for _, bm := range []struct{ name, setup, code string }{
 		{"nothing changed among 100 files", "for i in range(100): open(f'f{i}', 'w').write('x')", "1"},

@@ -60,7 +60,7 @@ func (m *Manager) removeStrays(keep map[string]bool) error {
 	for _, d := range entries {
 		name := d.Name()
 		if (containerID.MatchString(name) && !keep[name]) || strings.HasPrefix(name, "probe-") {
-			errs = append(errs, os.RemoveAll(filepath.Join(m.Dir, name)))
+			errs = append(errs, removeAll(filepath.Join(m.Dir, name)))
 		}
 	}
 	return errors.Join(errs...)

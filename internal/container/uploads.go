@@ -11,6 +11,8 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/lathe-gateway/lathe/internal/blob"
 	"github.com/lathe-gateway/lathe/internal/store"
 	"github.com/lathe-gateway/lathe/internal/turn"
@@ -110,18 +112,24 @@ func (u *Uploads) keep(ctx context.Context, staged []*blob.Staged, rows []store.
 func (u *Uploads) commit(ctx context.Context, staged []*blob.Staged, rows []store.File) error {
 	u.mu.RLock()
 	defer u.mu.RUnlock()
+	// Side by side, since each waits for the disk, and the disk writes what waits together at once.
+	var commits errgroup.Group
+	commits.SetLimit(16)
 	for i, st := range staged {
-		if st == nil {
-			n, err := u.store.Files().References(ctx, rows[i].Project, rows[i].SHA256)
-			if err == nil && n == 0 {
-				err = store.ErrNotFound
-			}
-			if err != nil {
-				return err
-			}
-		} else if err := st.Commit(rows[i].Project); err != nil {
-			return err
+		if st != nil {
+			commits.Go(func() error { return st.Commit(rows[i].Project) })
+			continue
 		}
+		n, err := u.store.Files().References(ctx, rows[i].Project, rows[i].SHA256)
+		if err == nil && n == 0 {
+			err = store.ErrNotFound
+		}
+		if err != nil {
+			return errors.Join(err, commits.Wait())
+		}
+	}
+	if err := commits.Wait(); err != nil {
+		return err
 	}
 	return u.store.Files().Create(ctx, rows...)
 }

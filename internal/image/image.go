@@ -107,6 +107,9 @@ func Open(dir string) (*Image, error) {
 		return nil, fmt.Errorf("image: %s is an OCI layout, which is not supported yet: unpack its root file system into a folder, "+
 			"or make a tar of it and run `image/build.sh --from-tar FILE`", dir)
 	}
+	if filepath.Base(resolved) == "rootfs" && exists(filepath.Join(filepath.Dir(resolved), "image.json")) {
+		resolved = filepath.Dir(resolved) // Image.Root, given back to us
+	}
 	img := &Image{Name: filepath.Base(dir), Root: resolved}
 	if exists(filepath.Join(resolved, "rootfs")) {
 		img.Root = filepath.Join(resolved, "rootfs")

@@ -56,7 +56,11 @@ func New(cfg Config) (*Backend, error) {
 }
 
 func (b *Backend) prepare() error {
-	for _, dir := range []string{b.layout.runsc, b.layout.bundles, b.layout.guest} {
+	dirs := []string{b.layout.runsc, b.layout.bundles, b.layout.guest}
+	if b.cfg.Debug {
+		dirs = append(dirs, b.layout.debug)
+	}
+	for _, dir := range dirs {
 		if err := os.MkdirAll(dir, 0o755); err != nil {
 			return fmt.Errorf("gvisor: %w", err)
 		}
@@ -180,13 +184,11 @@ func (b *Backend) Close() error {
 func (b *Backend) Reconcile(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, cleanupTime)
 	defer cancel()
-	var errs []error
-	// Again until none is left: a runsc that was just starting a sandbox may have got further meanwhile.
-	for found := findProcesses(b.rootFlag()); len(found) > 0 && ctx.Err() == nil; found = findProcesses(b.rootFlag()) {
-		b.cfg.Logger.InfoContext(ctx, "ending sandboxes of an earlier run", "processes", len(found))
-		errs = append(errs, killAll(ctx, found))
+	ended, err := killMarked(ctx, b.rootFlag())
+	if ended > 0 {
+		b.cfg.Logger.InfoContext(ctx, "ended what sandboxes were left", "processes", ended)
 	}
-	errs = append(errs, unmountUnder(b.layout.runsc), b.cgroups.remove(ctx, ""))
+	errs := []error{err, unmountUnder(b.layout.runsc), b.cgroups.remove(ctx, "")}
 	for _, dir := range []string{b.layout.runsc, b.layout.bundles} {
 		errs = append(errs, emptyDir(dir))
 	}

@@ -16,6 +16,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/lathe-gateway/lathe/internal/image"
 	"github.com/lathe-gateway/lathe/internal/sandbox"
 	"github.com/lathe-gateway/lathe/internal/sandbox/gvisor"
@@ -50,7 +52,7 @@ func TestHostile(t *testing.T) {
 }
 
 // roots are the root file systems to try: the host's Python, and the image where it has been built.
-func roots(t *testing.T) map[string]string {
+func roots(t testing.TB) map[string]string {
 	t.Helper()
 	found := map[string]string{}
 	if _, err := os.Stat("/usr/bin/python3"); err == nil {
@@ -100,7 +102,7 @@ func openBackend(t *testing.T, dir, state string) *gvisor.Backend {
 }
 
 // moduleRoot is the folder of go.mod.
-func moduleRoot(t *testing.T) string {
+func moduleRoot(t testing.TB) string {
 	t.Helper()
 	dir, err := os.Getwd()
 	if err != nil {
@@ -116,8 +118,11 @@ func moduleRoot(t *testing.T) string {
 	}
 }
 
-func findRunsc(t *testing.T) string {
+func findRunsc(t testing.TB) string {
 	t.Helper()
+	if path := os.Getenv(runscEnv); path != "" {
+		return path
+	}
 	path := filepath.Join(moduleRoot(t), "bin", "runsc")
 	if _, err := os.Stat(path); err != nil {
 		t.Skip("needs bin/runsc: run `make build`")
@@ -125,7 +130,16 @@ func findRunsc(t *testing.T) string {
 	return path
 }
 
+// What TestOrdinaryUser tells the program that it starts.
+const (
+	runscEnv = "LATHE_TEST_RUNSC"
+	guestEnv = "LATHE_TEST_GUEST"
+)
+
 var guest = sync.OnceValues(func() ([]byte, error) {
+	if path := os.Getenv(guestEnv); path != "" {
+		return os.ReadFile(path)
+	}
 	dir, err := os.MkdirTemp("", "guest")
 	if err != nil {
 		return nil, err
@@ -140,7 +154,7 @@ var guest = sync.OnceValues(func() ([]byte, error) {
 	return os.ReadFile(path)
 })
 
-func buildGuest(t *testing.T) []byte {
+func buildGuest(t testing.TB) []byte {
 	t.Helper()
 	g, err := guest()
 	if err != nil {
@@ -462,6 +476,42 @@ func TestProcessor(t *testing.T) {
 	}
 	if !bytes.Contains(stat, []byte("nr_throttled ")) || bytes.Contains(stat, []byte("nr_throttled 0\n")) {
 		t.Errorf("it was never held back:\n%s", stat)
+	}
+}
+
+// TestTerminal: the processes of a sandbox are in sessions of their own, so that no terminal's signal reaches them.
+func TestTerminal(t *testing.T) {
+	state := t.TempDir()
+	sandboxtest.Start(t, openBackend(t, anyRoot(t), state), nil).Must(t, "1")
+	own, err := unix.Getsid(0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen := 0
+	for _, l := range leftovers(t, state) {
+		rest, ok := strings.CutPrefix(l, "/proc/")
+		pid, _, _ := strings.Cut(rest, "/")
+		n, err := strconv.Atoi(pid)
+		if !ok || err != nil {
+			continue
+		}
+		sid, err := unix.Getsid(n)
+		if err != nil {
+			continue // it has just ended
+		}
+		// proc_pid_stat(5): the terminal is the fifth field after the name in parentheses.
+		stat, err := os.ReadFile(filepath.Join("/proc", pid, "stat"))
+		if err != nil {
+			continue
+		}
+		fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))
+		if sid == own || len(fields) < 5 || fields[4] != "0" {
+			t.Errorf("session %d, terminal %q: %s", sid, fields, l)
+		}
+		seen++
+	}
+	if seen < 2 {
+		t.Errorf("only %d processes", seen)
 	}
 }
 
