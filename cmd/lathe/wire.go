@@ -33,6 +33,7 @@ import (
 	"github.com/lathe-gateway/lathe/internal/surface/models"
 	"github.com/lathe-gateway/lathe/internal/surface/responses"
 	"github.com/lathe-gateway/lathe/internal/telemetry"
+	"github.com/lathe-gateway/lathe/internal/upstream"
 )
 
 // app is the program put together: every part by its contract.
@@ -189,7 +190,7 @@ func newProvider(m config.Model, log *slog.Logger) (provider.Provider, error) {
 		return demo.New(), nil
 	case "openai-chat":
 		return openaichat.New(openaichat.Config{
-			BaseURL: m.BaseURL, APIKey: openaichat.Secret(m.APIKey.Reveal()), Model: m.Model, Images: m.Images, Logger: log,
+			BaseURL: m.BaseURL, APIKey: upstream.Secret(m.APIKey.Reveal()), Model: m.Model, Images: m.Images, Logger: log,
 		})
 	}
 	return nil, fmt.Errorf("the provider %s is not in this release", m.Provider)

@@ -22,16 +22,16 @@ import (
 // newProvider makes a provider that does not really wait before it tries again.
 func newProvider(t *testing.T, cfg Config) (*Provider, *[]time.Duration) {
 	t.Helper()
+	waits := &[]time.Duration{}
+	cfg.Sleep = func(ctx context.Context, d time.Duration) error {
+		*waits = append(*waits, d)
+		return context.Cause(ctx)
+	}
 	p, err := New(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
-	waits := &[]time.Duration{}
-	p.sleep = func(ctx context.Context, d time.Duration) error {
-		*waits = append(*waits, d)
-		return context.Cause(ctx)
-	}
-	t.Cleanup(p.client.CloseIdleConnections)
+	t.Cleanup(p.client.CloseIdle)
 	return p, waits
 }
 
@@ -196,7 +196,8 @@ func TestErrors(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			s := up.Start(t, tc.answer)
 			var log bytes.Buffer
-			p, _ := newProvider(t, Config{BaseURL: s.BaseURL(), APIKey: key, Retries: -1, Logger: slog.New(slog.NewTextHandler(&log, nil))})
+			cfg := Config{BaseURL: s.BaseURL(), APIKey: key, Retries: -1, Logger: slog.New(slog.NewTextHandler(&log, nil))}
+			p, _ := newProvider(t, cfg)
 			_, err := providertest.Collect(t, p.Stream(t.Context(), ask("hi")))
 			if err == nil {
 				t.Fatal("no error")
@@ -210,7 +211,7 @@ func TestErrors(t *testing.T) {
 					t.Errorf("message %q lacks %q", e.Message, part)
 				}
 			}
-			if all := err.Error() + log.String() + fmt.Sprintf("%+v", p.cfg); strings.Contains(all, key) {
+			if all := err.Error() + log.String() + fmt.Sprintf("%+v", cfg); strings.Contains(all, key) {
 				t.Errorf("the key leaks: %s", all)
 			}
 			if e.UpstreamRequestID != "req_upstream_0" {

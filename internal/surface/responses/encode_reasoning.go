@@ -17,8 +17,15 @@ type reasoningBlock struct {
 	encrypted string
 }
 
-func openReasoning(e *encoder) *reasoningBlock {
-	id := e.newID("rs_")
+// maxID is the length that ids have at most on every API.
+const maxID = 64
+
+// openReasoning keeps the id under which the model's server knows the reasoning: sealed reasoning is refused under another one.
+func openReasoning(e *encoder, ev turn.ReasoningStarted) *reasoningBlock {
+	id := ev.ID
+	if id == "" || len(id) > maxID {
+		id = e.newID("rs_")
+	}
 	return &reasoningBlock{
 		place:   e.open(id, &oairesponses.Reasoning{ID: id, Type: "reasoning", Summary: []*oairesponses.Text{}}),
 		summary: []*oairesponses.Text{},
@@ -36,6 +43,9 @@ func (b *reasoningBlock) push(e *encoder, ev turn.Event) {
 		kind := reasoningText
 		if ev.Summary {
 			kind = summaryText
+		}
+		if ev.Next {
+			b.closePart(e)
 		}
 		b.delta(e, kind, ev.Text)
 	case turn.ReasoningDone:
