@@ -32,6 +32,7 @@ var Imports = map[string][]string{
 	// Implementations, which only the wiring knows.
 	"provider/openaichat":      {"provider", "turn", "upstream", "wire/oaichat"},
 	"provider/openairesponses": {"provider", "turn", "upstream", "wire/oairesponses"},
+	"provider/anthropic":       {"provider", "turn", "upstream", "wire/anthropic"},
 	"provider/demo":            {"provider", "turn"},
 	"upstream":                 {"provider", "sse", "turn", "wire/peek"},
 	"store/sqlite":             {"store"},

@@ -22,7 +22,7 @@ const (
 
 const codeUnreachable = "upstream_unreachable"
 
-// Said is what a server says of a failure: the error object of the OpenAI dialect. A Decoder returns it as an error for a failure that is
+// Said is what a server says of a failure, in the words of OpenAI's error object; Anthropic's has only Message and Type. A Decoder returns it as an error for a failure that is
 // told inside the stream.
 type Said struct{ Message, Type, Code, Param string }
 
@@ -95,7 +95,7 @@ func (c *Client) statusError(model string, res *http.Response) *turn.Error {
 	e := c.classify(model, res.StatusCode, received)
 	e.Status = res.StatusCode
 	e.RetryAfter = retryAfter(res.Header, time.Now())
-	e.UpstreamRequestID = res.Header.Get("X-Request-Id")
+	e.UpstreamRequestID = res.Header.Get(c.protocol.RequestID)
 	e.Cause = fmt.Errorf("status %d: %s", res.StatusCode, clip(c.redact(string(bytes.TrimSpace(body)))))
 	return e
 }
@@ -152,6 +152,8 @@ func (c *Client) classify(model string, status int, received *Said) *turn.Error 
 var codeStatus = map[string]int{
 	"context_length_exceeded": 400, "invalid_request_error": 400, "rate_limit_exceeded": 429, "rate_limit_error": 429,
 	"insufficient_quota": 429, "too_many_requests": 429, "invalid_prompt": 400, "server_is_overloaded": 503, "slow_down": 503, "overloaded_error": 529,
+	"authentication_error": 401, "billing_error": 402, "permission_error": 403, "not_found_error": 404, "conflict_error": 409, // Anthropic's
+	"request_too_large": 413, "api_error": 500, "timeout_error": 504,
 }
 
 // frameError is a failure that was told inside a stream.

@@ -100,17 +100,17 @@ type Answer struct {
 // Close frees the connection.
 func (a *Answer) Close() { a.watch.close() }
 
-// Post makes one call. An answer that is no success is a *turn.Error with its status. Close the Answer.
-func (c *Client) Post(ctx context.Context, path, model string, body []byte) (*Answer, error) {
+// Post makes one call; more adds headers to it. An answer that is no success is a *turn.Error with its status. Close the Answer.
+func (c *Client) Post(ctx context.Context, path, model string, body []byte, more ...func(http.Header)) (*Answer, error) {
 	a := &Answer{client: c, model: model, watch: newWatch(ctx, c.cfg.FirstByteTimeout, c.cfg.IdleTimeout)}
-	if err := a.post(path, body); err != nil {
+	if err := a.post(path, body, more); err != nil {
 		a.Close()
 		return nil, err
 	}
 	return a, nil
 }
 
-func (a *Answer) post(path string, body []byte) error {
+func (a *Answer) post(path string, body []byte, more []func(http.Header)) error {
 	c, w := a.client, a.watch
 	up, err := c.newRequest(w.ctx, http.MethodPost, path, bytes.NewReader(body))
 	if err != nil {
@@ -119,6 +119,9 @@ func (a *Answer) post(path string, body []byte) error {
 	up.Header.Set("Content-Type", "application/json")
 	up.Header.Set("Accept", "text/event-stream, application/json")
 	up.Header.Set("User-Agent", "lathe")
+	for _, add := range more {
+		add(up.Header)
+	}
 	res, err := c.http.Do(up) //nolint:bodyclose // the watch closes it
 	if err != nil {
 		return c.transportError(w.ctx, err)
@@ -127,7 +130,7 @@ func (a *Answer) post(path string, body []byte) error {
 	if res.StatusCode != http.StatusOK {
 		return c.statusError(a.model, &http.Response{StatusCode: res.StatusCode, Header: res.Header, Body: io.NopCloser(w)})
 	}
-	a.id = res.Header.Get("X-Request-Id")
+	a.id = res.Header.Get(c.protocol.RequestID)
 	return nil
 }
 

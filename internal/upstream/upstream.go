@@ -30,9 +30,9 @@ func (Secret) MarshalText() ([]byte, error) { return []byte(redacted), nil }
 
 // Config says where the server is.
 type Config struct {
-	// BaseURL is what OpenAI's SDKs take: with /v1. A user and password in it are sent as basic authentication; a query is kept.
+	// BaseURL is what the vendor's SDKs take: with /v1 for OpenAI's protocols, without for Anthropic's. A user and password in it are sent as basic authentication; a query is kept.
 	BaseURL string
-	// APIKey is sent as a bearer token; "" sends none.
+	// APIKey is sent as a bearer token, or as the Protocol has it; "" sends none.
 	APIKey Secret
 	// Model is the server's own name for the model, which Forward puts in the place of the client's; "" leaves the client's.
 	Model string
@@ -76,6 +76,21 @@ type Protocol struct {
 	Title string
 	// ReadError reads the body of an answer that is no success; nil where it is no error of the protocol.
 	ReadError func(body []byte) *Said
+	// Headers sets what every call has, the key among it (which may be ""), and reports whether that is all: otherwise, as where Headers is
+	// nil, the key is sent as a bearer token.
+	Headers func(h http.Header, key string) bool
+	// Models is the path of the list of models, /models by default; RequestID the header with the server's id of a request, X-Request-Id by
+	// default.
+	Models, RequestID string
+}
+
+func (p *Protocol) setDefaults() {
+	if p.Models == "" {
+		p.Models = "/models"
+	}
+	if p.RequestID == "" {
+		p.RequestID = "X-Request-Id"
+	}
 }
 
 // Client calls one server. It is safe for concurrent use.
@@ -90,6 +105,7 @@ type Client struct {
 // New checks cfg; it does not connect.
 func New(cfg Config, protocol Protocol) (*Client, error) {
 	cfg.setDefaults()
+	protocol.setDefaults()
 	base, err := url.Parse(cfg.BaseURL)
 	if err != nil {
 		return nil, errors.New("base_url is no URL") // err would repeat a password in it
@@ -140,7 +156,7 @@ func sleep(ctx context.Context, d time.Duration) error {
 func (c *Client) Check(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, c.cfg.ConnectTimeout)
 	defer cancel()
-	req, err := c.newRequest(ctx, http.MethodGet, "/models", nil)
+	req, err := c.newRequest(ctx, http.MethodGet, c.protocol.Models, nil)
 	if err != nil {
 		return err
 	}
@@ -170,6 +186,9 @@ func (c *Client) newRequest(ctx context.Context, method, path string, body io.Re
 }
 
 func (c *Client) authorize(h http.Header) {
+	if set := c.protocol.Headers; set != nil && set(h, string(c.cfg.APIKey)) {
+		return
+	}
 	switch {
 	case c.cfg.APIKey != "":
 		h.Set("Authorization", "Bearer "+string(c.cfg.APIKey))

@@ -3,6 +3,7 @@ package anthropic
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 
 	"github.com/lathe-gateway/lathe/internal/turn"
 	wire "github.com/lathe-gateway/lathe/internal/wire/anthropic"
@@ -43,7 +44,8 @@ func (enc encoder) request(req *turn.Request) (*wire.Request, error) {
 		Metadata: metadata(req),
 	}
 	if req.Extra.Protocol == Protocol {
-		out.Extra = wire.Extra(req.Extra.Fields)
+		out.Extra = maps.Clone(wire.Extra(req.Extra.Fields))
+		delete(out.Extra, "betas") // go into a header
 	}
 	if err := addTools(out, req, c.called); err != nil {
 		return nil, err

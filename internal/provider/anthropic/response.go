@@ -56,9 +56,9 @@ func (d *decoder) push(ev wire.Event) ([]turn.Event, error) {
 	case *wire.BlockStart:
 		return d.startBlock(ev.ContentBlock.Block)
 	case *wire.BlockDelta:
-		return d.named(d.delta(ev.Delta.Delta)), nil
+		return d.delta(ev.Delta.Delta), nil
 	case *wire.BlockStop:
-		return d.named(d.stopBlock()), nil
+		return d.stopBlock(), nil
 	case *wire.MessageDelta:
 		d.count(ev.Usage)
 		d.end(ev.Delta.StopReason, ev.Delta.StopDetails)
@@ -98,7 +98,7 @@ func (d *decoder) message(m *wire.Response) ([]turn.Event, error) {
 		out = append(append(out, events...), d.stopBlock()...)
 	}
 	d.end(m.StopReason, m.StopDetails)
-	return d.named(out), nil
+	return out, nil
 }
 
 // count takes the newest totals: an event has only those that changed.
@@ -168,7 +168,7 @@ func (d *decoder) startBlock(b wire.Block) ([]turn.Event, error) {
 		d.runes = 0
 		out = append(out, d.seq.Call(d.open.call, id, b.Name, "")...)
 	}
-	return d.named(out), nil
+	return out, nil
 }
 
 func (d *decoder) text(s string) []turn.Event {
