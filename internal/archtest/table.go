@@ -64,7 +64,7 @@ var Imports = map[string][]string{
 	"sandbox/sandboxtest":   {"sandbox"},
 	"store/storetest":       {"store"},
 	"provider/providertest": {"provider", "turn"},
-	"upstreamtest":          {"wire/oaichat", "wire/oairesponses"},
+	"upstreamtest":          {"wire/anthropic", "wire/oaichat", "wire/oairesponses"},
 	"upstreamtest/cmd/stub": {"upstreamtest"},
 }
 

@@ -49,6 +49,10 @@ type Quirks struct {
 	RefuseStreamOptions bool
 	// Comments sends an SSE comment before each frame.
 	Comments bool
+	// The rest is of Messages. DuplicateStart sends message_start twice. Spliced sends the whole message in message_start, as for the next call
+	// of a running program. Padded puts spaces before the last brace. Pings sends a ping before each event. Unknown puts blocks and events that
+	// nobody knows between the others. NoSignature leaves thinking unsigned. ArgumentsObject puts a call's input into content_block_start.
+	DuplicateStart, Spliced, Padded, Pings, Unknown, NoSignature bool
 }
 
 // UsagePlace is where a stream has its usage.
@@ -62,7 +66,7 @@ const (
 	UsageNone
 )
 
-// Step is one thing that an answer does: Text, Reasoning, Call, Finish, Usage, Wait, Reached, Pause, Raw, Frame or Cut.
+// Step is one thing that an answer does: Text, Reasoning, Redacted, Cite, Call, Finish, Usage, Wait, Reached, Pause, Raw, Frame or Cut.
 type Step interface{ step() }
 
 // Text sends content in one delta.
@@ -71,8 +75,14 @@ type Text string
 // Reasoning sends reasoning in one delta.
 type Reasoning string
 
+// Redacted is reasoning that only the server can read. Chat Completions leaves it out.
+type Redacted string
+
+// Cite sends a text that cites a web page. Chat Completions sends only the text.
+type Cite struct{ Text, URL, Title string }
+
 // Call calls a tool, one delta for each piece of the arguments. ID "" gives call_<n>, with n counting from 0 in each answer as open
-// models do.
+// models do, and an id that is new each time on Messages.
 type Call struct {
 	ID, Name string
 	Pieces   []string
@@ -116,6 +126,8 @@ type Cut struct{}
 
 func (Text) step()      {}
 func (Reasoning) step() {}
+func (Redacted) step()  {}
+func (Cite) step()      {}
 func (Call) step()      {}
 func (Finish) step()    {}
 func (Usage) step()     {}

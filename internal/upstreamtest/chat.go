@@ -14,17 +14,9 @@ import (
 type chat struct{}
 
 func (chat) serve(ctx context.Context, w http.ResponseWriter, req *Request, a Answer) {
-	if a.BeforeHeaders != nil {
-		select {
-		case <-a.BeforeHeaders:
-		case <-ctx.Done():
-			return
-		}
+	if !open(ctx, w, a, "X-Request-Id", req) {
+		return
 	}
-	for name, values := range a.Header {
-		w.Header()[name] = values
-	}
-	w.Header().Set("X-Request-Id", fmt.Sprintf("req_upstream_%d", req.Number))
 	if a.Status != 0 {
 		w.WriteHeader(a.Status)
 		fmt.Fprint(w, a.Body) // an error means that the client left
@@ -40,7 +32,7 @@ func (chat) serve(ctx context.Context, w http.ResponseWriter, req *Request, a An
 		return
 	}
 	p := &chatPlayer{
-		ctx: ctx, w: w, quirks: a.Quirks, id: fmt.Sprintf("chatcmpl-stub-%d", req.Number), model: in.Model,
+		stage: stage{ctx: ctx, w: w, quirks: a.Quirks}, id: fmt.Sprintf("chatcmpl-stub-%d", req.Number), model: in.Model,
 		usage: oaichat.Usage{PromptTokens: 10, CompletionTokens: 5, TotalTokens: 15},
 		asked: in.StreamOptions != nil && in.StreamOptions.IncludeUsage,
 	}
@@ -54,11 +46,40 @@ func (chat) serve(ctx context.Context, w http.ResponseWriter, req *Request, a An
 	p.play(a.Steps)
 }
 
+func (chat) summary(r *Request) summary {
+	in := r.Chat()
+	out := summary{model: in.Model}
+	for _, t := range in.Tools {
+		if t.Function != nil {
+			out.tools = append(out.tools, toolSummary{t.Function.Name, string(t.Function.Parameters)})
+		}
+	}
+	afterTool := false
+	for _, m := range in.Messages {
+		switch {
+		case m.Role == "tool":
+			out.results = append(out.results, m.Content.String())
+		case m.Role == "user" && afterTool && hasImage(m): // carries the images of a tool message, which cannot
+		case m.Role == "user":
+			out.user, out.results = m.Content.String(), nil
+		}
+		afterTool = m.Role == "tool"
+	}
+	return out
+}
+
+func hasImage(m oaichat.Message) bool {
+	for _, p := range m.Content.Parts {
+		if p.Type == oaichat.PartImage {
+			return true
+		}
+	}
+	return false
+}
+
 // chatPlayer plays one answer.
 type chatPlayer struct {
-	ctx    context.Context
-	w      http.ResponseWriter
-	quirks Quirks
+	stage
 	id     string
 	model  string
 	usage  oaichat.Usage
@@ -142,6 +163,8 @@ func (p *chatPlayer) do(s Step) {
 		p.delta(stubDelta{Content: text(string(s))})
 	case Reasoning:
 		p.delta(p.reasoning(string(s)))
+	case Cite:
+		p.delta(stubDelta{Content: text(s.Text)})
 	case Finish:
 		p.finish = string(s)
 	case Usage:
@@ -160,25 +183,6 @@ func (p *chatPlayer) do(s Step) {
 	case Cut:
 		p.flush()
 		panic(http.ErrAbortHandler)
-	}
-}
-
-func (p *chatPlayer) wait(c <-chan struct{}) {
-	select {
-	case <-c:
-	case <-p.ctx.Done():
-	}
-}
-
-func (p *chatPlayer) pause(d time.Duration) {
-	if d <= 0 {
-		return
-	}
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-p.ctx.Done():
 	}
 }
 
@@ -316,19 +320,6 @@ func (p *chatPlayer) frame(c stubChunk) {
 	p.raw("data: " + string(raw) + "\n\n")
 }
 
-func (p *chatPlayer) raw(s string) {
-	if p.quirks.Comments {
-		s = ": OPENROUTER PROCESSING\n\n" + s
-	}
-	fmt.Fprint(p.w, s) // an error means that the client left
-	p.flush()
-}
-
-func (p *chatPlayer) flush() {
-	// An error means that the client left.
-	_ = http.NewResponseController(p.w).Flush()
-}
-
 // whole answers with one JSON body. Raw replaces it; Frame has no place in it.
 func (p *chatPlayer) whole(steps []Step) {
 	msg := stubDelta{Role: "assistant"}
@@ -337,6 +328,8 @@ func (p *chatPlayer) whole(steps []Step) {
 		switch s := s.(type) {
 		case Text:
 			content += string(s)
+		case Cite:
+			content += s.Text
 		case Reasoning:
 			reasoning += string(s)
 		case Call:

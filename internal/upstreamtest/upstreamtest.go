@@ -1,5 +1,5 @@
-// Package upstreamtest is the scripted model server that the tests of the whole project talk to. It speaks Chat Completions, JSON and
-// SSE, over real HTTP; what it answers is a script: a queue of answers, or a function of the request. An answer is a list of steps (text,
+// Package upstreamtest is the scripted model server that the tests of the whole project talk to. It speaks Chat Completions and Messages,
+// JSON and SSE, over real HTTP; what it answers is a script: a queue of answers, or a function of the request. An answer is a list of steps (text,
 // reasoning, calls in given pieces, pauses that a test ends through a channel), plus the misbehaviour that real servers show.
 //
 // Tests start it with Start; cmd/stub serves named scenarios of it to tests in other languages. Nothing outside of tests imports it.
@@ -10,6 +10,7 @@ package upstreamtest
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 	"net"
@@ -20,6 +21,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/lathe-gateway/lathe/internal/wire/anthropic"
 	"github.com/lathe-gateway/lathe/internal/wire/oaichat"
 )
 
@@ -62,6 +64,9 @@ func Start(t testing.TB, answers ...Answer) *Server {
 
 // BaseURL is what a client of Chat Completions takes: with /v1.
 func (s *Server) BaseURL() string { return s.http.URL + "/v1" }
+
+// URL is what a client of Messages takes: without /v1.
+func (s *Server) URL() string { return s.http.URL }
 
 // Connections is how many connections clients have made.
 func (s *Server) Connections() int { return int(s.connections.Load()) }
@@ -129,51 +134,43 @@ func (r *Request) Chat() *oaichat.Request {
 	return req
 }
 
+// Messages is the body as a request of Messages. A body that is none fails the caller by a panic.
+func (r *Request) Messages() *anthropic.Request {
+	req := &anthropic.Request{}
+	if err := json.Unmarshal(r.Body, req); err != nil {
+		panic(fmt.Sprintf("upstreamtest: request %d is no messages request: %v\n%s", r.Number, err, r.Body))
+	}
+	return req
+}
+
 // LastUser is the text of the last message that a user wrote.
-func (r *Request) LastUser() string {
-	text, _ := r.sinceUser()
-	return text
+func (r *Request) LastUser() string { return r.dialect().summary(r).user }
+
+// ToolResults are the texts of the results after the last message that a user wrote, oldest first. Their number tells a script which round
+// it is.
+func (r *Request) ToolResults() []string { return r.dialect().summary(r).results }
+
+// summary is what scripts ask of a request, whatever its protocol.
+type summary struct {
+	model, user string
+	results     []string
+	tools       []toolSummary
 }
 
-// ToolResults are the texts of the tool messages after the last message that a user wrote, oldest first. Their number tells a script
-// which round it is.
-func (r *Request) ToolResults() []string {
-	_, results := r.sinceUser()
-	return results
-}
+type toolSummary struct{ name, schema string }
 
-func (r *Request) sinceUser() (text string, results []string) {
-	afterTool := false
-	for _, m := range r.Chat().Messages {
-		switch {
-		case m.Role == "tool":
-			results = append(results, m.Content.String())
-		case m.Role == "user" && afterTool && hasImage(m): // carries the images of a tool message, which cannot
-		case m.Role == "user":
-			text, results = m.Content.String(), nil
-		}
-		afterTool = m.Role == "tool"
-	}
-	return text, results
-}
-
-func hasImage(m oaichat.Message) bool {
-	for _, p := range m.Content.Parts {
-		if p.Type == oaichat.PartImage {
-			return true
-		}
-	}
-	return false
-}
+func (r *Request) dialect() dialect { return dialects()[strings.TrimPrefix(r.Path, "/v1")] }
 
 // dialect is a protocol that the stub speaks.
 type dialect interface {
 	// serve writes the answer. It returns early when ctx ends.
 	serve(ctx context.Context, w http.ResponseWriter, req *Request, a Answer)
+	// summary reads a request. A body that is none of the protocol panics.
+	summary(req *Request) summary
 }
 
 func dialects() map[string]dialect {
-	return map[string]dialect{"/chat/completions": chat{}}
+	return map[string]dialect{"/chat/completions": chat{}, "/messages": messages{}}
 }
 
 // ServeHTTP answers model requests by the script, and GET /models with one model called stub.
