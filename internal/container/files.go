@@ -23,11 +23,21 @@ func (m *Manager) Files(ctx context.Context, id string, p store.Page) ([]store.F
 	if err != nil {
 		return nil, false, err
 	}
-	if _, err := m.lookup(ctx, project, id); err != nil {
+	if err := m.refresh(ctx, project, id); err != nil {
 		return nil, false, err
 	}
 	rows, more, err := m.Store.Files().List(ctx, project, id, p)
 	return rows, more, badCursor(err, p)
+}
+
+// refresh counts a look at a container's files as a use of it.
+func (m *Manager) refresh(ctx context.Context, project, id string) error {
+	row, err := m.lookup(ctx, project, id)
+	if err != nil || time.Since(row.LastActive) < saveStep(row.ExpireAfter) {
+		return err
+	}
+	_, err = m.Get(ctx, id)
+	return err
 }
 
 // File returns one version of a container's file.
@@ -36,7 +46,7 @@ func (m *Manager) File(ctx context.Context, id, fileID string) (store.File, erro
 	if err != nil {
 		return store.File{}, err
 	}
-	if _, err := m.lookup(ctx, project, id); err != nil {
+	if err := m.refresh(ctx, project, id); err != nil {
 		return store.File{}, err
 	}
 	f, err := m.Store.Files().Get(ctx, project, fileID)

@@ -257,6 +257,11 @@ print(os.getcwd(), os.path.expanduser('~'), os.environ['INPUT_DIR'], os.environ[
 	if text(out) != "/mnt/data /home/user /mnt/data /mnt/data "+who+"\n" || len(out.Files) != 1 {
 		t.Errorf("first call: %q, files %v", text(out), out.Files)
 	}
+	// Bug pinned: with the volume mounted noexec, compiled programs and native modules died of SIGSEGV.
+	out = bash(t, w, "cp /bin/true here && ./here && cp /bin/true ~/there && ~/there && echo both run; rm here")
+	if text(out) != "both run\n" {
+		t.Errorf("programs in the volume: %+v", out)
+	}
 	if b.volumes.images {
 		out = bash(t, w, "head -c 200M /dev/zero > big; echo $?; rm big")
 		if !strings.HasSuffix(text(out), "1\n") {

@@ -116,6 +116,16 @@ func (e *entry) hasEnded() bool {
 	return e.ended != nil
 }
 
+// whyEnded is why no call can run any more, nil if it can.
+func (e *entry) whyEnded() error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.ended != nil {
+		return e.ended
+	}
+	return context.Cause(e.m.ctx)
+}
+
 // run is one call whose turn it is.
 func (w *workspace) run(ctx context.Context, call tool.Call, sink func(tool.Chunk)) (*tool.Outcome, error) {
 	e := w.entry
@@ -175,9 +185,7 @@ func (w *workspace) exec(ctx context.Context, call sandbox.Call, col *collector)
 		}
 		w.entry.freeSandbox()
 		<-l.freed
-		w.entry.mu.Lock()
-		ended := w.ended
-		w.entry.mu.Unlock()
+		ended := w.whyEnded()
 		switch {
 		case notStarted && ended != nil:
 			return nil, ended

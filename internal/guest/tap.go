@@ -29,7 +29,8 @@ type tap struct {
 	wg    sync.WaitGroup
 }
 
-// newTap returns the ends to write to as well; the caller closes them when a program has inherited them.
+// newTap returns the ends to write to as well; the caller closes them when a program has inherited them. The tap ends when all programs
+// have closed them, and with close at the latest.
 func newTap() (t *tap, out, err *os.File, fail error) {
 	t = &tap{buf: make([]byte, proto.MaxChunk)}
 	r1, w1, fail := os.Pipe()

@@ -74,6 +74,9 @@ func TestFind(t *testing.T) {
 			if want := filepath.Join(dir, tt.wantRoot); img.Root != want || img.Name != tt.wantName {
 				t.Errorf("got %s at %s, want %s at %s", img.Name, img.Root, tt.wantName, want)
 			}
+			if again, err := Open(img.Dir); err != nil || again.Root != img.Root {
+				t.Errorf("Open(%s) is %+v, %v", img.Dir, again, err)
+			}
 		})
 	}
 	if _, err := Find("r", []string{dir}); !errors.Is(err, ErrNotFound) {

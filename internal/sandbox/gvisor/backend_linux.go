@@ -81,6 +81,9 @@ func (b *Backend) Start(ctx context.Context, spec sandbox.Spec) (sandbox.Sandbox
 	if err := checkSpec(spec); err != nil {
 		return nil, err
 	}
+	if err := checkRunsc(b.cfg.Runsc); err != nil {
+		return nil, err
+	}
 	root, err := b.rootfs()
 	if err != nil {
 		return nil, err
@@ -110,15 +113,15 @@ func (b *Backend) Start(ctx context.Context, spec sandbox.Spec) (sandbox.Sandbox
 
 var errClosed = fmt.Errorf("%w: the gateway is shutting down", sandbox.ErrUnavailable)
 
-// rootfs finds runsc and opens the image at the first start, and again until it succeeds, so that one who builds them need not restart.
+// rootfs opens the image at the first start, again until that succeeds, and again when it has been replaced twice, which removes it: who
+// builds one need not restart the gateway.
 func (b *Backend) rootfs() (*rootfs, error) {
-	if err := checkRunsc(b.cfg.Runsc); err != nil {
-		return nil, err
-	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.root != nil {
-		return b.root, nil
+		if _, err := os.Stat(b.root.path); err == nil {
+			return b.root, nil
+		}
 	}
 	root, err := openRootfs(b.cfg.Image, b.layout)
 	if err != nil {

@@ -97,7 +97,7 @@ func runscVersion(path, printed string) string {
 
 func (b *Backend) checkImage() sandbox.Finding {
 	f := sandbox.Finding{Name: "image", Level: levelOK}
-	root, err := openRootfs(b.cfg.Image, b.layout)
+	root, err := b.rootfs()
 	switch {
 	case err != nil:
 		f.Level, f.Detail, f.Mend = levelFail, unavailableText(err), "make image"

@@ -442,7 +442,10 @@ func TestUnavailable(t *testing.T) {
 func TestCheck(t *testing.T) {
 	for name, dir := range roots(t) {
 		t.Run(name, func(t *testing.T) {
-			found := newBackend(t, dir).Check(t.Context())
+			b := newBackend(t, dir)
+			p := sandboxtest.Start(t, b, nil)
+			found := b.Check(t.Context())
+			p.Must(t, "import json, sqlite3") // checking leaves what runs alone
 			names := map[string]sandbox.Finding{}
 			for _, f := range found {
 				t.Logf("%s: %s: %s (%s)", f.Level, f.Name, f.Detail, f.Mend)
@@ -458,6 +461,28 @@ func TestCheck(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestNewImage: a gateway goes on with the newest image when the one that it started with has been removed.
+func TestNewImage(t *testing.T) {
+	images := t.TempDir()
+	link := filepath.Join(images, "python")
+	version := func(name string) string {
+		dir := filepath.Join(images, name, "rootfs/usr/bin")
+		if err := errors.Join(os.MkdirAll(dir, 0o755), os.WriteFile(filepath.Join(dir, "python3"), nil, 0o755),
+			os.Symlink(name, link+".new"), os.Rename(link+".new", link)); err != nil {
+			t.Fatal(err)
+		}
+		return filepath.Join(images, name)
+	}
+	first := version("python-1")
+	b := newBackend(t, link)
+	sandboxtest.Start(t, b, nil)
+	version("python-2")
+	if err := os.RemoveAll(first); err != nil {
+		t.Fatal(err)
+	}
+	sandboxtest.Start(t, b, nil)
 }
 
 // TestProcessor: the limit is in force. Without it the kernel would have no reason to hold the sandbox back.

@@ -23,7 +23,7 @@ const (
 func testStop(t *testing.T, b sandbox.Backend) {
 	p := Start(t, b, nil)
 	brief := func(kind sandbox.Kind, code string) sandbox.Call {
-		return sandbox.Call{Kind: kind, Code: code, Timeout: 400 * time.Millisecond}
+		return sandbox.Call{Kind: kind, Code: code, Timeout: time.Second}
 	}
 	p.Must(t, "x = 1")
 	for name, code := range map[string]string{
@@ -37,7 +37,7 @@ func testStop(t *testing.T, b sandbox.Backend) {
 	} {
 		t.Run("python "+name, func(t *testing.T) {
 			o := p.Exec(t, brief(sandbox.Python, code))
-			if o.Status != sandbox.StatusTimeout || o.KernelRestarted || !strings.Contains(o.Error, "timed out after 400ms") {
+			if o.Status != sandbox.StatusTimeout || o.KernelRestarted || !strings.Contains(o.Error, "timed out after 1s") {
 				t.Errorf("%+v", *o.Result)
 			}
 			if !strings.Contains(o.Text(sandbox.Stdout), "begun") {
@@ -49,7 +49,8 @@ func testStop(t *testing.T, b sandbox.Backend) {
 		})
 	}
 	t.Run("python that does not react", func(t *testing.T) {
-		o := p.Exec(t, brief(sandbox.Python, stubborn))
+		// Time enough for a slow machine to get as far as the part that does not react.
+		o := p.Exec(t, sandbox.Call{Kind: sandbox.Python, Code: stubborn, Timeout: 4 * time.Second})
 		if o.Status != sandbox.StatusTimeout || !o.KernelRestarted || !strings.Contains(o.Error, "was killed") {
 			t.Errorf("%+v", *o.Result)
 		}
