@@ -205,7 +205,7 @@ func (e *entry) place(ctx context.Context, n newFile) (string, stamp, error) {
 	part := ""
 	defer func() {
 		if part != "" {
-			root.Remove(part)
+			_ = root.Remove(part) // a program may have done so
 		}
 	}()
 	for i := 1; i <= maxNumbered && ctx.Err() == nil; i++ {
@@ -265,11 +265,10 @@ func (e *entry) writePart(n newFile) (part string, err error) {
 	}
 	_, err = io.Copy(f, src)
 	if err == nil && os.Geteuid() == 0 {
-		f.Chown(programID, programID) // not allowed inside a user namespace of one id; readable all the same
+		_ = f.Chown(programID, programID) // not allowed inside a user namespace of one id; readable all the same
 	}
 	if err = errors.Join(err, f.Close()); err != nil {
-		root.Remove(part)
-		return "", err
+		return "", errors.Join(err, root.Remove(part))
 	}
 	return part, nil
 }

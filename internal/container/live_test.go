@@ -1,6 +1,7 @@
 package container
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -170,6 +171,27 @@ func TestWaitForASlot(t *testing.T) {
 	eventually(t, "the call waits", func() bool { return b.slots.waiting.Load() == 1 })
 	must(t, holder.Close()) // its sandbox is idle from now on, and somebody waits
 	must(t, <-done)
+}
+
+// A program that ignores interrupts is killed together with its interpreter; the next call says so.
+func TestCancelThatCostsTheInterpreter(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, nil)
+	w := b.open(turn.Hosted{})
+	ctx, cancel := context.WithCancel(t.Context())
+	_, err := w.Run(ctx, tool.Call{Tool: tool.Python, Code: "import signal, time\nsignal.signal(signal.SIGINT, signal.SIG_IGN)\nprint('now', flush=True)\nwhile True: time.sleep(1)"},
+		func(tool.Chunk) { cancel() })
+	if !errors.Is(err, context.Canceled) {
+		t.Fatalf("cancelled run: %v", err)
+	}
+	python(t, w, "1")
+	if notes := w.Notes(); len(notes) != 1 || notes[0] != noteRestarted {
+		t.Errorf("notes %q", notes)
+	}
+	out := python(t, w, "#"+strings.Repeat("x", maxCode))
+	if out.Status != "error" || !strings.Contains(text(out), "larger than 4 MiB") {
+		t.Errorf("endless code: %s %q", out.Status, text(out))
+	}
 }
 
 // The reaper at work, by itself.

@@ -50,20 +50,17 @@ func lookAtMost(root *os.Root, n int) (*look, error) {
 // FIFO in the folder's place at the right moment.
 func (l *look) walk(prefix string, depth int) error {
 	f, err := l.root.OpenFile("./"+prefix, os.O_RDONLY|syscall.O_DIRECTORY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
-	if err != nil && depth > 0 {
-		return nil // gone, or made unreadable: programs may do that to their own folders
-	}
 	if err != nil {
-		return err
+		return l.ofFolder(err, depth)
 	}
 	defer f.Close()
 	for {
 		names, err := f.Readdirnames(512)
-		if errors.Is(err, io.EOF) || (err != nil && depth > 0) {
+		if errors.Is(err, io.EOF) {
 			return nil
 		}
 		if err != nil {
-			return err
+			return l.ofFolder(err, depth)
 		}
 		for _, name := range names {
 			if err := l.entry(prefix, name, depth); err != nil || l.seen > l.max {
@@ -71,6 +68,14 @@ func (l *look) walk(prefix string, depth int) error {
 			}
 		}
 	}
+}
+
+// ofFolder forgives folders that are gone or unreadable: programs may do that to their own. Without the first one there is no volume.
+func (l *look) ofFolder(err error, depth int) error {
+	if depth > 0 {
+		return nil
+	}
+	return err
 }
 
 func (l *look) entry(prefix, name string, depth int) error {

@@ -104,7 +104,7 @@ func (u *Uploads) Create(ctx context.Context, n NewUpload, st *Staged) (store.Fi
 func (u *Uploads) keep(ctx context.Context, staged []*blob.Staged, rows []store.File) error {
 	err := u.commit(ctx, staged, rows)
 	if err != nil {
-		u.free(context.WithoutCancel(ctx), rows)
+		err = errors.Join(err, u.free(context.WithoutCancel(ctx), rows))
 	}
 	return err
 }

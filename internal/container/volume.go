@@ -210,13 +210,14 @@ func (v *volumes) unmount(vol *volume) error {
 	if vol == nil {
 		return nil
 	}
+	var err error
 	if vol.data != nil {
-		vol.data.Close()
+		err = vol.data.Close()
 	}
-	if !vol.mounted {
-		return nil
+	if vol.mounted {
+		err = errors.Join(err, unmountImage(vol.path))
 	}
-	return unmountImage(vol.path)
+	return err
 }
 
 // remove deletes the folder of a container, whose volume is not mounted.

@@ -186,7 +186,7 @@ func freeSpace(dir string) (int64, error) {
 	if err := unix.Statfs(dir, &st); err != nil {
 		return 0, err
 	}
-	return int64(st.Bavail) * int64(st.Bsize), nil
+	return int64(st.Bavail) * int64(st.Bsize), nil //nolint:unconvert // the types differ between architectures
 }
 
 func hostMemory() int64 {
@@ -194,5 +194,5 @@ func hostMemory() int64 {
 	if err := unix.Sysinfo(&info); err != nil {
 		return 4 << 30
 	}
-	return int64(info.Totalram) * int64(info.Unit)
+	return int64(info.Totalram) * int64(info.Unit) //nolint:unconvert // the types differ between architectures
 }

@@ -16,6 +16,9 @@ import (
 // captureTimeout bounds the look at a volume after a call, also after one whose client has left.
 const captureTimeout = time.Minute
 
+// maxCode is more than any model writes and less than a sandbox takes.
+const maxCode = 4 << 20
+
 const noteRestarted = "the interpreter was restarted: variables are gone, files are kept"
 
 // workspace implements tool.Workspace.
@@ -82,6 +85,10 @@ func (w *workspace) Run(ctx context.Context, call tool.Call, sink func(tool.Chun
 		return nil, err
 	}
 	defer e.m.wg.Done()
+	if len(call.Code) > maxCode {
+		text := "the code is larger than " + size(maxCode) + ": put data into a file"
+		return &tool.Outcome{Outputs: []turn.Output{{Text: text}}, Status: string(sandbox.StatusError), Error: text}, nil
+	}
 	if err := e.calls.Acquire(ctx, 1); err != nil {
 		return nil, context.Cause(ctx)
 	}
@@ -181,9 +188,12 @@ func (w *workspace) exec(ctx context.Context, call sandbox.Call, col *collector)
 			return res, nil
 		}
 		if ctx.Err() != nil {
+			if res != nil && res.KernelRestarted {
+				w.setRestarted() // the next call's client must hear of it
+			}
 			return nil, context.Cause(ctx)
 		}
-		w.entry.freeSandbox()
+		w.freeSandbox()
 		<-l.freed
 		ended := w.whyEnded()
 		switch {

@@ -36,19 +36,30 @@ func TestMain(m *testing.M) {
 }
 
 func TestSuite(t *testing.T) {
-	for name, dir := range roots(t) {
-		t.Run(name, func(t *testing.T) {
-			sandboxtest.Run(t, func(t *testing.T) sandbox.Backend { return newBackend(t, dir) })
-		})
-	}
+	dir := bestRoot(t)
+	sandboxtest.Run(t, func(t *testing.T) sandbox.Backend { return newBackend(t, dir) })
 }
 
 func TestHostile(t *testing.T) {
-	for name, dir := range roots(t) {
-		t.Run(name, func(t *testing.T) {
-			sandboxtest.Hostile(t, func(t *testing.T) sandbox.Backend { return newBackend(t, dir) })
-		})
+	dir := bestRoot(t)
+	sandboxtest.Hostile(t, func(t *testing.T) sandbox.Backend { return newBackend(t, dir) })
+}
+
+// TestHostileOnHost tries what depends on the root file system with the host's Python too.
+func TestHostileOnHost(t *testing.T) {
+	if bestRoot(t) == "" {
+		t.Skip("TestHostile has just done so: there is no image")
 	}
+	if _, ok := roots(t)["host"]; !ok {
+		t.Skip("needs /usr/bin/python3")
+	}
+	sandboxtest.Hostile(t, func(t *testing.T) sandbox.Backend { return newBackend(t, "") }, "Files", "Processes", "Rights", "Setuid", "ReadOnly", "Memory")
+}
+
+// bestRoot is the image, or "" for the host's Python where there is none.
+func bestRoot(t *testing.T) string {
+	t.Helper()
+	return roots(t)["image"]
 }
 
 // roots are the root file systems to try: the host's Python, and the image where it has been built.
@@ -59,7 +70,7 @@ func roots(t testing.TB) map[string]string {
 		found["host"] = ""
 	}
 	img, err := image.Find("", image.Dirs(os.Getenv("LATHE_IMAGE_DIR"), os.Getenv("HOME")))
-	if err == nil {
+	if err == nil && os.Getenv(guestEnv) == "" {
 		found["image"] = img.Root
 	}
 	if len(found) == 0 {
