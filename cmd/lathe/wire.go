@@ -18,6 +18,7 @@ import (
 	"github.com/lathe-gateway/lathe/internal/guest/embedded"
 	"github.com/lathe-gateway/lathe/internal/image"
 	"github.com/lathe-gateway/lathe/internal/provider"
+	"github.com/lathe-gateway/lathe/internal/provider/anthropic"
 	"github.com/lathe-gateway/lathe/internal/provider/demo"
 	"github.com/lathe-gateway/lathe/internal/provider/openaichat"
 	"github.com/lathe-gateway/lathe/internal/run"
@@ -181,13 +182,14 @@ func newModels(cfg *config.Config, log *slog.Logger) ([]provider.Model, error) {
 }
 
 func newProvider(m config.Model, log *slog.Logger) (provider.Provider, error) {
+	server := upstream.Config{BaseURL: m.BaseURL, APIKey: upstream.Secret(m.APIKey.Reveal()), Model: m.Model, Images: m.Images, Logger: log}
 	switch m.Provider {
 	case "demo":
 		return demo.New(), nil
 	case "openai-chat":
-		return openaichat.New(openaichat.Config{
-			BaseURL: m.BaseURL, APIKey: upstream.Secret(m.APIKey.Reveal()), Model: m.Model, Images: m.Images, Logger: log,
-		})
+		return openaichat.New(server)
+	case "anthropic":
+		return anthropic.New(server)
 	}
 	return nil, fmt.Errorf("the provider %s is not in this release", m.Provider)
 }

@@ -15,8 +15,8 @@ var providers = []struct {
 	name    string
 	release bool
 }{
-	{"openai-chat", true}, {"demo", true},
-	{"openai-responses", false}, {"anthropic", false}, {"bedrock", false}, {"gemini", false},
+	{"openai-chat", true}, {"anthropic", true}, {"demo", true},
+	{"openai-responses", false}, {"bedrock", false}, {"gemini", false},
 }
 
 func (d *decoder) root(c *Config) []field {
@@ -93,6 +93,9 @@ func (d *decoder) models(n ast.Node, path string, c *Config) {
 			{"images", d.boolean(&m.Images)},
 		})
 		m.BaseURL = strings.TrimRight(m.BaseURL, "/")
+		if m.Provider == "anthropic" && present["images"] == nil {
+			m.Images = true // all of its models do
+		}
 		d.require(n, path, present, "name", "provider")
 		d.providerKeys(n, path, present, m)
 		for i, other := range seen {
@@ -112,6 +115,15 @@ func (d *decoder) providerKeys(n ast.Node, path string, present map[string]ast.N
 	switch m.Provider {
 	case "openai-chat":
 		d.require(n, path, present, "base_url")
+	case "anthropic":
+		if present["base_url"] == nil && present["api_key"] == nil {
+			d.fault(n, path+".api_key", `is missing: give it Anthropic's API key, best as a variable: api_key: "${ANTHROPIC_API_KEY}"`)
+		}
+		if m.HostedTools == "provider" {
+			d.fault(present["hosted_tools"], path+".hosted_tools",
+				`"provider" comes with a later release for anthropic, together with the Messages API: write "lathe", which runs code here`)
+		}
+		return
 	case "demo":
 		for _, key := range []string{"base_url", "api_key"} {
 			if at := present[key]; at != nil {
@@ -137,25 +149,27 @@ func (d *decoder) require(n ast.Node, path string, present map[string]ast.Node, 
 var required = map[string]string{
 	"name":     "give it a name",
 	"key":      `give it the client's API key, best as a variable: key: "${LATHE_KEY}"`,
-	"provider": "write " + strings.Join(released(), " or "),
+	"provider": "write " + released("or"),
 	"base_url": "write where the server is, with /v1, such as http://127.0.0.1:8000/v1",
 }
 
-func released() []string {
-	var out []string
+// released lists the providers of this release for people.
+func released(conjunction string) string {
+	var names []string
 	for _, p := range providers {
 		if p.release {
-			out = append(out, p.name)
+			names = append(names, p.name)
 		}
 	}
-	return out
+	last := len(names) - 1
+	return strings.Join(names[:last], ", ") + " " + conjunction + " " + names[last]
 }
 
 func checkProvider(s string) error {
 	var all []string
 	for _, p := range providers {
 		if p.name == s && !p.release {
-			return fmt.Errorf("comes with a later release: this one knows %s", strings.Join(released(), " and "))
+			return fmt.Errorf("comes with a later release: this one knows %s", released("and"))
 		}
 		if p.name == s {
 			return nil
@@ -165,7 +179,7 @@ func checkProvider(s string) error {
 	if s := suggest(s, all); s != "" {
 		return errors.New("is not a provider" + s)
 	}
-	return fmt.Errorf("is not a provider: this release knows %s", strings.Join(released(), " and "))
+	return fmt.Errorf("is not a provider: this release knows %s", released("and"))
 }
 
 func checkKey(s string) error {

@@ -23,6 +23,7 @@ import (
 	"github.com/lathe-gateway/lathe/internal/blob"
 	"github.com/lathe-gateway/lathe/internal/container"
 	"github.com/lathe-gateway/lathe/internal/provider"
+	"github.com/lathe-gateway/lathe/internal/provider/anthropic"
 	"github.com/lathe-gateway/lathe/internal/provider/demo"
 	"github.com/lathe-gateway/lathe/internal/provider/openaichat"
 	"github.com/lathe-gateway/lathe/internal/run"
@@ -68,7 +69,12 @@ func newLathe(t *testing.T, edit func(*agent.Config)) *lathe {
 	up.Answer(upstreamtest.ByName)
 	stub, err := openaichat.New(openaichat.Config{BaseURL: up.BaseURL(), Retries: -1})
 	must(t, err)
-	router, err := provider.NewRouter([]provider.Model{{Name: "demo", Provider: demo.New()}, {Name: provider.Rest, Provider: stub}})
+	claude, err := anthropic.New(anthropic.Config{BaseURL: up.URL(), Retries: -1})
+	must(t, err)
+	router, err := provider.NewRouter([]provider.Model{
+		{Name: "demo", Provider: demo.New()}, {Name: "claude", Upstream: "claude-real", Provider: claude, Images: true},
+		{Name: provider.Rest, Provider: stub},
+	})
 	must(t, err)
 	cfg := agent.Config{Provider: router, Workspaces: containers, Logger: log}
 	if edit != nil {
