@@ -35,7 +35,8 @@ type Quirks struct {
 	Interleave bool
 	// FinishStop sends finish_reason stop also after calls. NoFinish sends none.
 	FinishStop, NoFinish bool
-	// ReasoningField is the name of the reasoning's field, reasoning_content by default.
+	// ReasoningField is the name of the reasoning's field: reasoning_content by default, or reasoning. On Responses reasoning comes as text,
+	// and with summary as a summary that is sealed.
 	ReasoningField string
 	// NullContent sends content: null in every delta without text.
 	NullContent bool
@@ -49,6 +50,11 @@ type Quirks struct {
 	RefuseStreamOptions bool
 	// Comments sends an SSE comment before each frame.
 	Comments bool
+
+	// Of Responses only. NoDeltas sends texts and arguments only whole, at the end of their item. OnlyEnd sends nothing but the response at
+	// the end. NewIDs gives items other ids at the end than in the stream (vLLM). FlatError has error events as the SDKs document them, not
+	// as the service sends them.
+	NoDeltas, OnlyEnd, NewIDs, FlatError bool
 }
 
 // UsagePlace is where a stream has its usage.
@@ -85,7 +91,8 @@ type Call struct {
 	Delay time.Duration
 }
 
-// Finish sets the finish_reason; without it the answer ends with tool_calls after calls and stop otherwise.
+// Finish sets the finish_reason; without it the answer ends with tool_calls after calls and stop otherwise. On Responses length and
+// content_filter end it incomplete, and error as failed.
 type Finish string
 
 // Usage sets the counts; without it they are 10 in and 5 out.

@@ -74,7 +74,8 @@ type slot struct {
 	kind   kind
 	id     string
 	output *int // output_index, nil where the server counts none
-	done   bool
+	done   bool // nothing more is taken
+	closed bool // the item's own end has come
 	sent   map[place][]byte // what has become events
 
 	// Of a message.
@@ -121,6 +122,9 @@ func (d *decoder) find(k kind, r *oairesponses.Received) *slot {
 func (d *decoder) findDone(r *oairesponses.Received) *slot {
 	k := kindOf(r.Item)
 	s := d.lookup(k, r.Item.ID, r.OutputIndex, true)
+	if s != nil && s.done && s.id != r.Item.ID && string(s.sent[place{partArguments, 0}]) != r.Item.Arguments {
+		s = nil // another call at the same index
+	}
 	if s == nil {
 		s = d.open(k, r.Item.ID, r.OutputIndex)
 		if k == kindOther {
@@ -130,8 +134,8 @@ func (d *decoder) findDone(r *oairesponses.Received) *slot {
 	return s
 }
 
-// lookup returns nil for none. unfinished does not take an item that is done for another one at the same index.
-func (d *decoder) lookup(k kind, id string, output *int, unfinished bool) *slot {
+// lookup returns nil for none. With open it does not take an item whose own end has come for another one at the same place.
+func (d *decoder) lookup(k kind, id string, output *int, open bool) *slot {
 	fits := func(s *slot) bool {
 		return s.kind == k || s.kind == kindOther && k == kindMessage
 	}
@@ -145,13 +149,13 @@ func (d *decoder) lookup(k kind, id string, output *int, unfinished bool) *slot 
 		}
 	}
 	for _, s := range slices.Backward(d.slots) {
-		if output != nil && s.output != nil && *s.output == *output && fits(s) && !(unfinished && s.done) {
+		if output != nil && s.output != nil && *s.output == *output && fits(s) && !(open && s.closed) {
 			return found(s)
 		}
 	}
 	if output == nil {
 		for _, s := range slices.Backward(d.slots) {
-			if s.kind == k && !s.done {
+			if s.kind == k && !s.closed && (open || !s.done) {
 				return s
 			}
 		}
@@ -289,6 +293,7 @@ func (d *decoder) cite(s *slot, index int, a oairesponses.Annotation) []turn.Eve
 
 // whole takes a whole item.
 func (d *decoder) whole(s *slot, it *oairesponses.ReceivedItem) []turn.Event {
+	s.closed = true
 	var out []turn.Event
 	switch s.kind {
 	case kindMessage:
