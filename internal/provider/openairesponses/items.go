@@ -73,9 +73,9 @@ type place struct {
 type slot struct {
 	kind   kind
 	id     string
-	output *int // output_index, nil where the server counts none
-	done   bool // nothing more is taken
-	closed bool // the item's own end has come
+	output *int             // output_index, nil where the server counts none
+	done   bool             // nothing more is taken
+	closed bool             // the item's own end has come
 	sent   map[place][]byte // what has become events
 
 	// Of a message.
