@@ -181,11 +181,11 @@ func TestFaults(t *testing.T) {
 		{"variable with default", "data_dir: '${A:-b}'\n", []string{
 			`:1: data_dir: holds a ${...} without a variable's name in it: use letters, digits and '_' (no default values); $$ gives a '$'`}},
 		{"model without anything", "models:\n  - {}\n", []string{
-			`:2: models[0].name: is missing: give it a name`, `:2: models[0].provider: is missing: write openai-chat, anthropic or demo`}},
+			`:2: models[0].name: is missing: give it a name`, `:2: models[0].provider: is missing: write openai-chat, openai-responses, anthropic or demo`}},
 		{"later provider", "models: [{name: a, provider: bedrock}]\n", []string{
-			`:1: models[0].provider: "bedrock" comes with a later release: this one knows openai-chat, anthropic and demo`}},
+			`:1: models[0].provider: "bedrock" comes with a later release: this one knows openai-chat, openai-responses, anthropic and demo`}},
 		{"misspelt provider", "models: [{name: a, provider: openai}, {name: b, provider: openai_chat, base_url: 'http://h/v1'}]\n", []string{
-			`:1: models[0].provider: "openai" is not a provider: this release knows openai-chat, anthropic and demo`,
+			`:1: models[0].provider: "openai" is not a provider: this release knows openai-chat, openai-responses, anthropic and demo`,
 			`:1: models[1].provider: "openai_chat" is not a provider, did you mean "openai-chat"?`}},
 		{"no base_url", "models: [{name: a, provider: openai-chat}]\n", []string{
 			`:1: models[0].base_url: is missing: write where the server is, with /v1, such as http://127.0.0.1:8000/v1`}},
@@ -206,6 +206,10 @@ func TestFaults(t *testing.T) {
 			`:1: models[0].base_url: "http://h/v1/messages" ends in /messages: write only what comes before it, as the SDKs take it (most often up to /v1)`}},
 		{"hosted tools nobody has", "models: [{name: a, provider: demo, hosted_tools: provider}]\n", []string{
 			`:1: models[0].hosted_tools: the provider demo has no hosted tools of its own: write "lathe"`}},
+		{"hosted tools of chat", "models: [{name: a, provider: openai-chat, base_url: 'http://h/v1', hosted_tools: provider}]\n", []string{
+			`:1: models[0].hosted_tools: the provider openai-chat has no hosted tools of its own: write "lathe"`}},
+		{"no base_url for responses", "models: [{name: a, provider: openai-responses, hosted_tools: provider}]\n", []string{
+			`:1: models[0].base_url: is missing: write where the server is, with /v1, such as http://127.0.0.1:8000/v1`}},
 		{"hosted tools", "models: [{name: a, provider: demo, hosted_tools: yes}]\n", []string{
 			`:1: models[0].hosted_tools: "yes" is not allowed: write lathe or provider`}},
 		{"same model", "models: [{name: a, provider: demo}, {name: a, provider: demo}]\n", []string{

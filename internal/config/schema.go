@@ -15,8 +15,8 @@ var providers = []struct {
 	name    string
 	release bool
 }{
-	{"openai-chat", true}, {"anthropic", true}, {"demo", true},
-	{"openai-responses", false}, {"bedrock", false}, {"gemini", false},
+	{"openai-chat", true}, {"openai-responses", true}, {"anthropic", true}, {"demo", true},
+	{"bedrock", false}, {"gemini", false},
 }
 
 func (d *decoder) root(c *Config) []field {
@@ -113,6 +113,9 @@ func (d *decoder) models(n ast.Node, path string, c *Config) {
 // providerKeys holds the keys of a model against its provider.
 func (d *decoder) providerKeys(n ast.Node, path string, present map[string]ast.Node, m Model) {
 	switch m.Provider {
+	case "openai-responses":
+		d.require(n, path, present, "base_url")
+		return
 	case "openai-chat":
 		d.require(n, path, present, "base_url")
 	case "anthropic":
@@ -149,27 +152,32 @@ func (d *decoder) require(n ast.Node, path string, present map[string]ast.Node, 
 var required = map[string]string{
 	"name":     "give it a name",
 	"key":      `give it the client's API key, best as a variable: key: "${LATHE_KEY}"`,
-	"provider": "write " + released("or"),
+	"provider": "write " + list("or"),
 	"base_url": "write where the server is, with /v1, such as http://127.0.0.1:8000/v1",
 }
 
-// released lists the providers of this release for people.
-func released(conjunction string) string {
-	var names []string
+// list names the providers of this release: a, b and c.
+func list(last string) string {
+	names := released()
+	n := len(names) - 1
+	return strings.Join(names[:n], ", ") + " " + last + " " + names[n]
+}
+
+func released() []string {
+	var out []string
 	for _, p := range providers {
 		if p.release {
-			names = append(names, p.name)
+			out = append(out, p.name)
 		}
 	}
-	last := len(names) - 1
-	return strings.Join(names[:last], ", ") + " " + conjunction + " " + names[last]
+	return out
 }
 
 func checkProvider(s string) error {
 	var all []string
 	for _, p := range providers {
 		if p.name == s && !p.release {
-			return fmt.Errorf("comes with a later release: this one knows %s", released("and"))
+			return fmt.Errorf("comes with a later release: this one knows %s", list("and"))
 		}
 		if p.name == s {
 			return nil
@@ -179,7 +187,7 @@ func checkProvider(s string) error {
 	if s := suggest(s, all); s != "" {
 		return errors.New("is not a provider" + s)
 	}
-	return fmt.Errorf("is not a provider: this release knows %s", released("and"))
+	return fmt.Errorf("is not a provider: this release knows %s", list("and"))
 }
 
 func checkKey(s string) error {

@@ -36,6 +36,8 @@ type Decoder interface {
 	// Push takes the data of the next frame, or an answer that is one JSON body. A *Said or a *turn.Error is the answer's failure; any
 	// other error means that data is not of the protocol.
 	Push(data []byte) ([]turn.Event, error)
+	// Over says that nothing that may still come matters: reading ends at once.
+	Over() bool
 	// Finished says that the answer is whole: how the connection ends does not matter any more.
 	Finished() bool
 	// End closes the answer; its last event is turn.Finished. An answer that is not whole is a *turn.Error.
@@ -171,6 +173,9 @@ func (a *Answer) read(d Decoder, send Send) error {
 		}
 		if err := a.push(ev.Data, d, send); err != nil {
 			return err
+		}
+		if d.Over() {
+			break
 		}
 	}
 	if err := finish(d, send); err != nil {

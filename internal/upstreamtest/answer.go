@@ -29,13 +29,14 @@ type Quirks struct {
 	NoIndex, SameIndex bool
 	// NoIDs leaves out the ids of calls, NumericIDs sends numbers, and LateIDs sends id and name only with the last piece.
 	NoIDs, NumericIDs, LateIDs bool
-	// ArgumentsObject sends the arguments as an object and in one piece (they must be JSON).
+	// ArgumentsObject sends the arguments as an object and in one piece (they must be JSON); on Messages with the start of the call.
 	ArgumentsObject bool
 	// Interleave sends the pieces of neighbouring calls in turn: first of each, second of each.
 	Interleave bool
 	// FinishStop sends finish_reason stop also after calls. NoFinish sends none.
 	FinishStop, NoFinish bool
-	// ReasoningField is the name of the reasoning's field, reasoning_content by default.
+	// ReasoningField is the name of the reasoning's field: reasoning_content by default, or reasoning. On Responses reasoning comes as text,
+	// and with summary as a summary that is sealed.
 	ReasoningField string
 	// NullContent sends content: null in every delta without text.
 	NullContent bool
@@ -49,9 +50,15 @@ type Quirks struct {
 	RefuseStreamOptions bool
 	// Comments sends an SSE comment before each frame.
 	Comments bool
-	// The rest is of Messages. DuplicateStart sends message_start twice. Spliced sends the whole message in message_start, as for the next call
+
+	// Of Responses only. NoDeltas sends texts and arguments only whole, at the end of their item. OnlyEnd sends nothing but the response at
+	// the end. NewIDs gives items other ids at the end than in the stream (vLLM). FlatError has error events as the SDKs document them, not
+	// as the service sends them.
+	NoDeltas, OnlyEnd, NewIDs, FlatError bool
+
+	// Of Messages only. DuplicateStart sends message_start twice. Spliced sends the whole message in message_start, as for the next call
 	// of a running program. Padded puts spaces before the last brace. Pings sends a ping before each event. Unknown puts blocks and events that
-	// nobody knows between the others. NoSignature leaves thinking unsigned. ArgumentsObject puts a call's input into content_block_start.
+	// nobody knows between the others. NoSignature leaves thinking unsigned.
 	DuplicateStart, Spliced, Padded, Pings, Unknown, NoSignature bool
 }
 
@@ -95,7 +102,8 @@ type Call struct {
 	Delay time.Duration
 }
 
-// Finish sets the finish_reason; without it the answer ends with tool_calls after calls and stop otherwise.
+// Finish sets the finish_reason; without it the answer ends with tool_calls after calls and stop otherwise. On Responses length and
+// content_filter end it incomplete, and error as failed.
 type Finish string
 
 // Usage sets the counts; without it they are 10 in and 5 out.

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
-	"time"
 
 	"github.com/lathe-gateway/lathe/internal/wire/oaichat"
 )
@@ -14,14 +13,6 @@ import (
 type chat struct{}
 
 func (chat) serve(ctx context.Context, w http.ResponseWriter, req *Request, a Answer) {
-	if !open(ctx, w, a, "X-Request-Id", req) {
-		return
-	}
-	if a.Status != 0 {
-		w.WriteHeader(a.Status)
-		fmt.Fprint(w, a.Body) // an error means that the client left
-		return
-	}
 	in, err := oaichat.ParseRequest(req.Body)
 	if err != nil {
 		writeError(w, http.StatusBadRequest, err.Error())
@@ -32,7 +23,7 @@ func (chat) serve(ctx context.Context, w http.ResponseWriter, req *Request, a An
 		return
 	}
 	p := &chatPlayer{
-		stage: stage{ctx: ctx, w: w, quirks: a.Quirks}, id: fmt.Sprintf("chatcmpl-stub-%d", req.Number), model: in.Model,
+		player: player{ctx: ctx, w: w, quirks: a.Quirks}, id: fmt.Sprintf("chatcmpl-stub-%d", req.Number), model: in.Model,
 		usage: oaichat.Usage{PromptTokens: 10, CompletionTokens: 5, TotalTokens: 15},
 		asked: in.StreamOptions != nil && in.StreamOptions.IncludeUsage,
 	}
@@ -46,40 +37,9 @@ func (chat) serve(ctx context.Context, w http.ResponseWriter, req *Request, a An
 	p.play(a.Steps)
 }
 
-func (chat) summary(r *Request) summary {
-	in := r.Chat()
-	out := summary{model: in.Model}
-	for _, t := range in.Tools {
-		if t.Function != nil {
-			out.tools = append(out.tools, toolSummary{t.Function.Name, string(t.Function.Parameters)})
-		}
-	}
-	afterTool := false
-	for _, m := range in.Messages {
-		switch {
-		case m.Role == "tool":
-			out.results = append(out.results, m.Content.String())
-		case m.Role == "user" && afterTool && hasImage(m): // carries the images of a tool message, which cannot
-		case m.Role == "user":
-			out.user, out.results = m.Content.String(), nil
-		}
-		afterTool = m.Role == "tool"
-	}
-	return out
-}
-
-func hasImage(m oaichat.Message) bool {
-	for _, p := range m.Content.Parts {
-		if p.Type == oaichat.PartImage {
-			return true
-		}
-	}
-	return false
-}
-
 // chatPlayer plays one answer.
 type chatPlayer struct {
-	stage
+	player
 	id     string
 	model  string
 	usage  oaichat.Usage
@@ -170,19 +130,8 @@ func (p *chatPlayer) do(s Step) {
 	case Usage:
 		p.usage = oaichat.Usage(s)
 		p.usage.TotalTokens = p.usage.PromptTokens + p.usage.CompletionTokens
-	case Wait:
-		p.wait(s)
-	case Reached:
-		close(s)
-	case Pause:
-		p.pause(time.Duration(s))
-	case Raw:
-		p.raw(string(s))
-	case Frame:
-		p.raw("data: " + string(s) + "\n\n")
-	case Cut:
-		p.flush()
-		panic(http.ErrAbortHandler)
+	default:
+		p.common(s)
 	}
 }
 
@@ -364,12 +313,4 @@ func (p *chatPlayer) whole(steps []Step) {
 	}
 	p.w.Header().Set("Content-Type", "application/json")
 	p.w.Write(raw) // an error means that the client left
-}
-
-func join(pieces []string) string {
-	out := ""
-	for _, s := range pieces {
-		out += s
-	}
-	return out
 }

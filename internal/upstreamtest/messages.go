@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
-	"time"
 
 	"github.com/lathe-gateway/lathe/internal/wire/anthropic"
 	"github.com/lathe-gateway/lathe/internal/wire/oaichat"
@@ -16,15 +15,7 @@ import (
 type messages struct{}
 
 func (messages) serve(ctx context.Context, w http.ResponseWriter, req *Request, a Answer) {
-	if !open(ctx, w, a, "Request-Id", req) {
-		return
-	}
 	id := fmt.Sprintf("req_upstream_%d", req.Number)
-	if a.Status != 0 {
-		w.WriteHeader(a.Status)
-		fmt.Fprint(w, messagesError(a.Status, a.Body, id)) // an error means that the client left
-		return
-	}
 	in := &anthropic.Request{}
 	fault := ""
 	if err := json.Unmarshal(req.Body, in); err != nil {
@@ -39,7 +30,7 @@ func (messages) serve(ctx context.Context, w http.ResponseWriter, req *Request, 
 		return
 	}
 	p := &messagesPlayer{
-		stage: stage{ctx: ctx, w: w, quirks: a.Quirks}, id: fmt.Sprintf("msg_stub_%d", req.Number), request: req.Number, model: in.Model,
+		player: player{ctx: ctx, w: w, quirks: a.Quirks}, id: fmt.Sprintf("msg_stub_%d", req.Number), request: req.Number, model: in.Model,
 		usage: oaichat.Usage{PromptTokens: 10, CompletionTokens: 5},
 	}
 	if in.Stream == nil || !*in.Stream || a.Quirks.Plain {
@@ -52,24 +43,19 @@ func (messages) serve(ctx context.Context, w http.ResponseWriter, req *Request, 
 	p.play(a.Steps)
 }
 
-func (messages) summary(r *Request) summary {
-	in := r.Messages()
-	out := summary{model: in.Model}
-	for _, t := range in.Tools {
-		out.tools = append(out.tools, toolSummary{t.Name, string(t.InputSchema)})
-	}
-	for _, m := range in.Messages {
+func (r *Request) sinceUserMessage() (text string, results []string) {
+	for _, m := range r.Messages().Messages {
 		if m.Role != anthropic.RoleUser {
 			continue
 		}
-		said, results := userContent(m.Content)
-		if len(results) == 0 {
-			out.user, out.results = said, nil
+		said, answers := userContent(m.Content)
+		if len(answers) == 0 {
+			text, results = said, nil
 			continue
 		}
-		out.results = append(out.results, results...)
+		results = append(results, answers...)
 	}
-	return out
+	return text, results
 }
 
 // userContent is what a user's message says itself, and the results in it.
@@ -121,7 +107,7 @@ func encode(v any) string {
 
 // messagesPlayer plays one answer.
 type messagesPlayer struct {
-	stage
+	player
 	id      string
 	request int
 	model   string
@@ -175,17 +161,10 @@ func (p *messagesPlayer) do(s Step) {
 	case Wait:
 		p.begin()
 		p.wait(s)
-	case Reached:
-		close(s)
-	case Pause:
-		p.pause(time.Duration(s))
-	case Raw:
-		p.raw(string(s))
 	case Frame:
 		p.raw("data: " + messagesError(http.StatusServiceUnavailable, string(s), "") + "\n\n")
-	case Cut:
-		p.flush()
-		panic(http.ErrAbortHandler)
+	default:
+		p.common(s)
 	}
 }
 

@@ -172,8 +172,8 @@ func TestAnthropicErrorBefore(t *testing.T) {
 	}
 }
 
-// told is all that the server said: the SDK's own text has only the status.
-func told(err error) string {
+// errorText is all that the server said: the SDK's own text has only the status.
+func errorText(err error) string {
 	if e, ok := errors.AsType[*openai.Error](err); ok {
 		return e.RawJSON()
 	}
@@ -195,7 +195,7 @@ func TestAnthropicErrorInTheStream(t *testing.T) {
 				if name == "error" {
 					want = "Overloaded"
 				}
-				if r.err == nil || !strings.Contains(told(r.err), want) {
+				if r.err == nil || !strings.Contains(errorText(r.err), want) {
 					t.Errorf("%v", r.err)
 				}
 				if strings.HasSuffix(t.Name(), "streamed") && r.text != "Hi " {

@@ -44,13 +44,9 @@ var asks = map[string]ask{
 	"chat plain": chatPlain, "chat streamed": chatStreamed, "responses plain": responsesPlain, "responses streamed": responsesStreamed,
 }
 
-func (l *lathe) sdk() openai.Client {
-	return openai.NewClient(option.WithBaseURL(l.url+"/v1"), option.WithAPIKey(project), option.WithMaxRetries(0))
-}
-
 var emptySchema = map[string]any{"type": "object", "properties": map[string]any{}, "additionalProperties": false}
 
-func chatParams(q question) (openai.ChatCompletionNewParams, []option.RequestOption) {
+func askChat(q question) (openai.ChatCompletionNewParams, []option.RequestOption) {
 	user := openai.UserMessage(q.text)
 	if q.image != "" {
 		user = openai.UserMessage([]openai.ChatCompletionContentPartUnionParam{
@@ -96,7 +92,7 @@ func (r *reply) chat(c openai.ChatCompletion) {
 }
 
 func chatPlain(ctx context.Context, c openai.Client, q question) (r reply) {
-	p, options := chatParams(q)
+	p, options := askChat(q)
 	res, err := c.Chat.Completions.New(ctx, p, options...)
 	if r.err = err; err != nil {
 		return r
@@ -116,7 +112,7 @@ func chatPlain(ctx context.Context, c openai.Client, q question) (r reply) {
 }
 
 func chatStreamed(ctx context.Context, c openai.Client, q question) (r reply) {
-	p, options := chatParams(q)
+	p, options := askChat(q)
 	p.StreamOptions.IncludeUsage = openai.Bool(true)
 	stream := c.Chat.Completions.NewStreaming(ctx, p, options...)
 	defer stream.Close()
@@ -147,7 +143,7 @@ func chatStreamed(ctx context.Context, c openai.Client, q question) (r reply) {
 	return r
 }
 
-func responsesParams(q question) api.ResponseNewParams {
+func askResponses(q question) api.ResponseNewParams {
 	content := api.ResponseInputMessageContentListParam{{OfInputText: &api.ResponseInputTextParam{Text: q.text}}}
 	if q.image != "" {
 		content = append(content, api.ResponseInputContentUnionParam{OfInputImage: &api.ResponseInputImageParam{
@@ -205,7 +201,7 @@ func (r *reply) response(res *api.Response) {
 }
 
 func responsesPlain(ctx context.Context, c openai.Client, q question) (r reply) {
-	res, err := c.Responses.New(ctx, responsesParams(q))
+	res, err := c.Responses.New(ctx, askResponses(q))
 	if r.err = err; err == nil {
 		r.response(res)
 	}
@@ -213,7 +209,7 @@ func responsesPlain(ctx context.Context, c openai.Client, q question) (r reply) 
 }
 
 func responsesStreamed(ctx context.Context, c openai.Client, q question) (r reply) {
-	stream := c.Responses.NewStreaming(ctx, responsesParams(q))
+	stream := c.Responses.NewStreaming(ctx, askResponses(q))
 	defer stream.Close()
 	text := ""
 	for stream.Next() {
@@ -249,7 +245,7 @@ func each(t *testing.T, f func(t *testing.T, l *lathe, ask func(q question) repl
 			defer cancel()
 			f(t, l, func(q question) reply {
 				q.model = "claude"
-				return ask(ctx, l.sdk(), q)
+				return ask(ctx, *l.sdk(), q)
 			})
 		})
 	}

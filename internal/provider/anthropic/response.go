@@ -253,6 +253,9 @@ func (d *decoder) cite(b *openBlock) []turn.Event {
 	return out
 }
 
+// Over says that message_stop has come.
+func (d *decoder) Over() bool { return d.stopped }
+
 // Finished says that the answer is whole.
 func (d *decoder) Finished() bool { return d.stop != "" || d.stopped }
 

@@ -33,6 +33,9 @@ type callSlot struct {
 	args  []byte
 }
 
+// Over is never true: usage may follow what ends the answer, in a frame of its own.
+func (d *decoder) Over() bool { return false }
+
 // Finished says that the answer is whole, so that an end of the stream is no error.
 func (d *decoder) Finished() bool { return d.finish != "" }
 

@@ -1,6 +1,7 @@
 package responses
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/lathe-gateway/lathe/internal/turn"
@@ -23,7 +24,10 @@ const maxID = 64
 // openReasoning keeps the id under which the model's server knows the reasoning: sealed reasoning is refused under another one.
 func openReasoning(e *encoder, ev turn.ReasoningStarted) *reasoningBlock {
 	id := ev.ID
-	if id == "" || len(id) > maxID {
+	if id == "" || len(id) > maxID || slices.ContainsFunc(e.resp.Output, func(it oairesponses.Item) bool {
+		r, ok := it.(*oairesponses.Reasoning)
+		return ok && r.ID == id // some servers count from the beginning in each round
+	}) {
 		id = e.newID("rs_")
 	}
 	return &reasoningBlock{
