@@ -33,7 +33,7 @@ image: ## build the sandbox image `python` (into LATHE_IMAGE_DIR)
 
 test: ## install what the tests need, build, and run all of them
 	@scripts/need.sh test
-	@$(MAKE) --no-print-directory build image
+	@$(MAKE) --no-print-directory -j3 --output-sync=target build image
 	$(GO) vet ./...
 	$(GO) test -race -shuffle=on -timeout 20m $(PKG)
 
@@ -48,7 +48,7 @@ lint: ## gofmt, go vet and golangci-lint (built once, from tools/go.mod)
 	@test -z "$$(gofmt -l cmd internal | tee /dev/stderr)" || { echo "run: make fmt"; exit 1; }
 	$(GO) vet ./...
 	cd tools && $(GO) build -o ../bin/golangci-lint github.com/golangci/golangci-lint/v2/cmd/golangci-lint
-	bin/golangci-lint run
+	bin/golangci-lint run --allow-parallel-runners
 
 fmt: ## format the Go files
 	gofmt -w cmd internal

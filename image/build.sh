@@ -100,7 +100,7 @@ bootstrap() {
 	say "installing $(list packages.txt | wc -l) packages of $(release) with all they need (about two minutes)"
 	printf '%s\n' "$lines" >"$work/sources"
 	# In the background, so that a signal reaches this shell at once. The PATH is Debian's own: a python3 of the user's could be any.
-	PATH=/usr/sbin:/usr/bin:/sbin:/bin mmdebstrap "${args[@]}" "$codename" "$target" - <"$work/sources" &
+	PATH=/usr/sbin:/usr/bin:/sbin:/bin mmdebstrap "${args[@]}" "$codename" "$target" - <"$work/sources" 9>&- &
 	wait $! || die "mmdebstrap ended with an error; see the lines above"
 	if [ "$format" = tar ]; then unpack "$target" "$rootfs"; fi
 }
@@ -114,27 +114,48 @@ unpack() {
 		die "$file could not be unpacked"
 }
 
-# No file of an image gives a program more rights than it has, all is readable in a user namespace, and nothing is left of the build.
-clean() {
-	local rootfs=$1
+# What Debian's packages left behind. Only of a root file system that was built here: of a tar it is the operator's choice.
+strip_build() {
+	local rootfs=${1:?}
+	# The compiler stays until here because its packages' scripts want it.
+	rm -f "$rootfs"/usr/bin/*-linux-gnu-* "$rootfs"/usr/bin/{gcc,g++,cpp,c++,cc,c89,c99,gprof}* "$rootfs"/usr/bin/{as,dwp,gold,ld,ld.bfd,ld.gold}
+	rm -f "$rootfs"/usr/lib/*/lib{asan,tsan,ubsan,lsan}.so.*
+	# Packages' scripts compile these, and fail if dpkg leaves them out.
+	find "$rootfs/usr/lib/python3/dist-packages" -depth -type d \( -name tests -o -name sample_data \) -exec rm -rf {} +
+	rm -rf "$rootfs"/var/{cache/apt,lib/apt/lists,log} "$rootfs"/etc/{apt,dpkg/dpkg.cfg.d} "$rootfs"/usr/share/{man,info,locale,lintian,bug,unicode}
+}
+
+# No file of an image gives a program more rights than it has, all is readable in a user namespace, and what a sandbox needs is there.
+# A tar may hold links that lead out of it: nothing here follows one.
+finish() {
+	local rootfs=${1:?} kind dir
+	for dir in etc tmp root mnt home proc sys dev skills .lathe mnt/data home/user; do
+		[ ! -L "$rootfs/$dir" ] || die "/$dir is a link in it: a sandbox needs a folder there"
+	done
 	find "$rootfs" -xdev \( -type b -o -type c -o -type p -o -type s \) -delete
 	find "$rootfs" -xdev -type f -perm /6000 -exec chmod ug-s {} +
-	# The compiler itself stays until here because its packages' scripts want it.
-	rm -f "${rootfs:?}"/usr/bin/*-linux-gnu-* "${rootfs:?}"/usr/bin/{gcc,g++,cpp,c++,cc,c89,c99,gprof}* "${rootfs:?}"/usr/bin/{as,dwp,gold,ld,ld.bfd,ld.gold} "${rootfs:?}"/usr/lib/*/lib{asan,tsan,ubsan,lsan}.so.*
-	# Packages' scripts compile these, and fail if dpkg leaves them out.
-	find "$rootfs/usr/lib/python3/dist-packages" -depth -type d \( -name tests -o -name sample_data \) -exec rm -rf {} + 2>/dev/null || true
-	rm -rf "${rootfs:?}"/var/cache/apt "${rootfs:?}"/var/lib/apt/lists "${rootfs:?}"/var/log "${rootfs:?}"/etc/apt "${rootfs:?}"/etc/resolv.conf \
-		"${rootfs:?}"/etc/machine-id "${rootfs:?}"/etc/hostname "${rootfs:?}"/etc/dpkg/dpkg.cfg.d "${rootfs:?}"/tmp "${rootfs:?}"/root \
-		"${rootfs:?}"/usr/share/{man,info,locale,lintian,bug,unicode}
-	mkdir -p "$rootfs"/{tmp,root,proc,sys,dev,mnt/data,home/user,skills,.lathe}
+	find "$rootfs" -xdev -mindepth 2 \( -path "$rootfs/tmp/*" -o -path "$rootfs/root/*" \) -delete
+	rm -f "$rootfs"/etc/{hosts,resolv.conf,machine-id,hostname}
+	mkdir -p "$rootfs"/{etc,tmp,root,proc,sys,dev,mnt/data,home/user,skills,.lathe}
 	printf '127.0.0.1\tlocalhost sandbox\n::1\tlocalhost\n' >"$rootfs/etc/hosts"
-	local kind
 	for kind in passwd group; do
-		grep -q '^[^:]*:[^:]*:1000:' "$rootfs/etc/$kind" 2>/dev/null && continue
+		[ ! -L "$rootfs/etc/$kind" ] || die "/etc/$kind is a link in it"
+		grep -qs '^[^:]*:[^:]*:1000:' "$rootfs/etc/$kind" && continue
 		if [ $kind = passwd ]; then echo 'user:x:1000:1000:user:/mnt/data:/bin/bash'; else echo 'user:x:1000:'; fi >>"$rootfs/etc/$kind"
 	done
 	chmod -R u+rwX,go+rX "$rootfs"
 	chmod 1777 "$rootfs/tmp"
+}
+
+# The image.json that a build of ours has put into the root file system; of a foreign tar nothing is run to find out what is in it.
+describe() {
+	local rootfs=${1:?} made
+	made=$(realpath -e "$rootfs/usr/share/lathe/image.json" 2>/dev/null || true)
+	if [[ $made == "$(realpath "$rootfs")"/* ]]; then
+		sed "s/\"recipe\": \"[^\"]*\"/\"recipe\": \"$stamp\"/; s/\"name\": \"[^\"]*\"/\"name\": \"$name\"/" "$made"
+	else
+		printf '{\n  "name": "%s",\n  "recipe": "%s",\n  "created": "%s",\n  "libraries": {}\n}\n' "$name" "$stamp" "$(date -u +%Y-%m-%dT%H:%M:%SZ)"
+	fi
 }
 
 stamp=$(recipe)
@@ -163,18 +184,11 @@ if [ -n "$tarball" ]; then
 	unpack "$tarball" "$rootfs"
 else
 	bootstrap "$rootfs" "$build/work"
+	strip_build "$rootfs"
 fi
-[ -x "$rootfs/usr/bin/python3" ] || [ -L "$rootfs/usr/bin/python3" ] || die "there is no /usr/bin/python3 in it, which a sandbox needs"
-say "cleaning"
-clean "$rootfs"
-if [ -f "$rootfs/usr/share/lathe/image.json" ]; then
-	sed "s/\"recipe\": \"[^\"]*\"/\"recipe\": \"$stamp\"/; s/\"name\": \"[^\"]*\"/\"name\": \"$name\"/" "$rootfs/usr/share/lathe/image.json" \
-		>"$build/image/image.json"
-else
-	# Nothing of a foreign tar is run here to find out what is in it.
-	printf '{\n  "name": "%s",\n  "recipe": "%s",\n  "created": "%s",\n  "libraries": {}\n}\n' "$name" "$stamp" "$(date -u +%Y-%m-%dT%H:%M:%SZ)" \
-		>"$build/image/image.json"
-fi
+[ -f "$rootfs/usr/bin/python3" ] || [ -L "$rootfs/usr/bin/python3" ] || die "there is no /usr/bin/python3 in it, which a sandbox needs"
+finish "$rootfs"
+describe "$rootfs" >"$build/image/image.json"
 
 # Running sandboxes keep the folder that they started from, so the one before stays until the next build.
 version=$name-$(date -u +%Y%m%d%H%M%S)-${stamp:0:8}

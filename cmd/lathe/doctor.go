@@ -64,14 +64,31 @@ func (v *findings) show(f sandbox.Finding) {
 	case levelFail:
 		v.faild++
 	}
-	fmt.Fprintf(v.out, "  %-4s  %-12s %s\n", f.Level, f.Name, indent(f.Detail))
+	fmt.Fprintf(v.out, "  %-4s  %-12s %s\n", f.Level, f.Name, wrap(f.Detail))
 	if f.Mend != "" {
-		fmt.Fprintf(v.out, "        %-12s -> %s\n", "", indent(f.Mend))
+		fmt.Fprintf(v.out, "        %-12s %s\n", "", wrap("-> "+f.Mend))
 	}
 }
 
-func indent(s string) string {
-	return strings.ReplaceAll(strings.TrimSpace(s), "\n", "\n"+strings.Repeat(" ", 21))
+// wrap breaks a detail between words, so that it stays in its column of a terminal of 90. Long words stay whole: they are paths.
+func wrap(s string) string {
+	const column, width = 21, 66
+	var b strings.Builder
+	line := 0
+	for i, word := range strings.Fields(s) {
+		switch {
+		case i == 0:
+		case line+1+len(word) > width:
+			b.WriteString("\n" + strings.Repeat(" ", column))
+			line = 0
+		default:
+			b.WriteByte(' ')
+			line++
+		}
+		b.WriteString(word)
+		line += len(word)
+	}
+	return b.String()
 }
 
 func (v *findings) end() error {
@@ -162,7 +179,7 @@ func modelFinding(ctx context.Context, m provider.Model, baseURL string) sandbox
 	}
 	if err := m.Provider.Check(ctx); err != nil {
 		f.Level, f.Detail = levelFail, f.Detail+": "+operatorError(err).Error()
-		f.Mend = "start that server, or correct base_url and api_key of this model"
+		f.Mend = "start it, or correct base_url and api_key of this model"
 	}
 	return f
 }

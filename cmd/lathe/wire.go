@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
-	"path/filepath"
 	"slices"
 	"time"
 
@@ -159,10 +158,7 @@ func newBackend(cfg *config.Config, state string, log *slog.Logger) (sandbox.Bac
 	own := gvisor.Config{Runsc: runscPath(cfg), StateDir: state, Guest: guest, Logger: log}
 	switch img, err := findImage(cfg); {
 	case err == nil:
-		own.Image = img.Root
-		if filepath.Base(img.Root) == "rootfs" {
-			own.Image = filepath.Dir(img.Root) // where image.json says what is in it
-		}
+		own.Image = img.Dir
 	case cfg.Sandbox.Image != "" || !errors.Is(err, image.ErrNotFound):
 		return nil, err
 	}

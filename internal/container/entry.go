@@ -185,15 +185,19 @@ func (e *entry) touch(ctx context.Context) {
 	e.save(ctx, false)
 }
 
-// save writes LastActive to the store, but seldom: a write for each call would cost more than some calls.
+// saveStep is how far the store's LastActive may lag behind: a write for each call would cost more than some calls.
+func saveStep(expireAfter time.Duration) time.Duration {
+	if expireAfter == 0 {
+		return 30 * time.Second
+	}
+	return min(30*time.Second, expireAfter/20)
+}
+
+// save writes LastActive to the store if it is due, or now.
 func (e *entry) save(ctx context.Context, now bool) {
 	e.mu.Lock()
 	last, due := e.row.LastActive, e.row.LastActive.Sub(e.saved)
-	step := 30 * time.Second
-	if e.row.ExpireAfter > 0 {
-		step = min(step, e.row.ExpireAfter/20)
-	}
-	if e.ended != nil || due <= 0 || (!now && due < step) {
+	if e.ended != nil || due <= 0 || (!now && due < saveStep(e.row.ExpireAfter)) {
 		e.mu.Unlock()
 		return
 	}

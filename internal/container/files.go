@@ -23,11 +23,21 @@ func (m *Manager) Files(ctx context.Context, id string, p store.Page) ([]store.F
 	if err != nil {
 		return nil, false, err
 	}
-	if _, err := m.lookup(ctx, project, id); err != nil {
+	if err := m.refresh(ctx, project, id); err != nil {
 		return nil, false, err
 	}
 	rows, more, err := m.Store.Files().List(ctx, project, id, p)
 	return rows, more, badCursor(err, p)
+}
+
+// refresh counts a look at a container's files as a use of it.
+func (m *Manager) refresh(ctx context.Context, project, id string) error {
+	row, err := m.lookup(ctx, project, id)
+	if err != nil || time.Since(row.LastActive) < saveStep(row.ExpireAfter) {
+		return err
+	}
+	_, err = m.Get(ctx, id)
+	return err
 }
 
 // File returns one version of a container's file.
@@ -36,7 +46,7 @@ func (m *Manager) File(ctx context.Context, id, fileID string) (store.File, erro
 	if err != nil {
 		return store.File{}, err
 	}
-	if _, err := m.lookup(ctx, project, id); err != nil {
+	if err := m.refresh(ctx, project, id); err != nil {
 		return store.File{}, err
 	}
 	f, err := m.Store.Files().Get(ctx, project, fileID)
@@ -144,7 +154,7 @@ type newFile struct {
 }
 
 // maxNumbered is how many other files may have a name before we give up.
-const maxNumbered = 1000
+const maxNumbered = 100
 
 // put writes a file into the volume under a name that no other bytes have, and makes its row.
 func (e *entry) put(ctx context.Context, n newFile) (store.File, error) {
@@ -164,7 +174,7 @@ func (e *entry) put(ctx context.Context, n newFile) (store.File, error) {
 		return store.File{}, &turn.Error{Kind: turn.KindTooLarge, Param: "file", Message: fmt.Sprintf(
 			"all versions of this container's files would take more than %s; delete some", size(e.m.History))}
 	}
-	name, st, err := e.place(n)
+	name, st, err := e.place(ctx, n)
 	if err != nil {
 		return store.File{}, err
 	}
@@ -190,15 +200,15 @@ func (e *entry) put(ctx context.Context, n newFile) (store.File, error) {
 }
 
 // place writes the bytes to the first free name, or finds a name that has the same bytes.
-func (e *entry) place(n newFile) (string, stamp, error) {
+func (e *entry) place(ctx context.Context, n newFile) (string, stamp, error) {
 	root := e.files.vol.data
 	part := ""
 	defer func() {
 		if part != "" {
-			root.Remove(part)
+			_ = root.Remove(part) // a program may have done so
 		}
 	}()
-	for i := 1; i < maxNumbered; i++ {
+	for i := 1; i <= maxNumbered && ctx.Err() == nil; i++ {
 		name := numbered(n.name, i)
 		info, err := root.Lstat(name)
 		switch {
@@ -223,13 +233,19 @@ func (e *entry) place(n newFile) (string, stamp, error) {
 		err = root.Remove(part)
 		part = ""
 		if err != nil {
-			return "", stamp{}, err
+			return "", stamp{}, volumeError(err)
 		}
 		info, err = root.Lstat(name)
+		if errors.Is(err, fs.ErrNotExist) { // the program has removed it already
+			return name, stamp{}, nil
+		}
 		if err != nil {
 			return "", stamp{}, err
 		}
 		return name, stampOf(info), nil
+	}
+	if err := context.Cause(ctx); err != nil {
+		return "", stamp{}, err
 	}
 	return "", stamp{}, turn.Invalid("file", "%d files are called %q already.", maxNumbered, n.name)
 }
@@ -249,18 +265,22 @@ func (e *entry) writePart(n newFile) (part string, err error) {
 	}
 	_, err = io.Copy(f, src)
 	if err == nil && os.Geteuid() == 0 {
-		f.Chown(programID, programID) // not allowed inside a user namespace of one id; readable all the same
+		_ = f.Chown(programID, programID) // not allowed inside a user namespace of one id; readable all the same
 	}
 	if err = errors.Join(err, f.Close()); err != nil {
-		root.Remove(part)
-		return "", err
+		return "", errors.Join(err, root.Remove(part))
 	}
 	return part, nil
 }
 
 func volumeError(err error) error {
 	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
-		return &turn.Error{Kind: turn.KindTooLarge, Param: "file", Message: "the container's disk is full; delete files in it, or use another container", Cause: err}
+		return &turn.Error{
+			Kind: turn.KindTooLarge, Param: "file", Message: "the container's disk is full; delete files in it, or use another container", Cause: err,
+		}
+	}
+	if errors.Is(err, fs.ErrNotExist) {
+		return &turn.Error{Kind: turn.KindConflict, Message: "a program changed the folder while the file was put into it; try again", Cause: err}
 	}
 	return err
 }

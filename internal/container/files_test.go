@@ -16,7 +16,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/lathe-gateway/lathe/internal/blob"
-	"github.com/lathe-gateway/lathe/internal/sandbox"
 	"github.com/lathe-gateway/lathe/internal/store"
 	"github.com/lathe-gateway/lathe/internal/tool"
 	"github.com/lathe-gateway/lathe/internal/turn"
@@ -34,7 +33,8 @@ func TestUploadsIntoAContainer(t *testing.T) {
 		t.Errorf("foreseen %+v (-want +got):\n%s", foreseen, diff)
 	}
 	w := b.open(h)
-	out := python(t, w, "import os\nprint(sorted(os.listdir('.')), open('a.csv').read(), open('a (2).csv').read())\nopen('b.csv', 'w')\nopen('a.csv', 'a').write('!')\nNone")
+	out := python(t, w, "import os\nprint(sorted(os.listdir('.')), open('a.csv').read(), open('a (2).csv').read())\n"+
+		"open('b.csv', 'w')\nopen('a.csv', 'a').write('!')\nNone")
 	if text(out) != "['a (2).csv', 'a.csv'] one two\n" {
 		t.Errorf("the program sees %q", text(out))
 	}
@@ -48,7 +48,8 @@ func TestUploadsIntoAContainer(t *testing.T) {
 		t.Errorf("foreseen the second time (-want +got):\n%s", diff)
 	}
 	w = b.open(h)
-	if out := python(t, w, "print(sorted(os.listdir('.')), open('a.csv').read())"); text(out) != "['a (2).csv', 'a.csv', 'b.csv'] one!\n" || len(out.Files) > 0 {
+	out = python(t, w, "print(sorted(os.listdir('.')), open('a.csv').read())")
+	if text(out) != "['a (2).csv', 'a.csv', 'b.csv'] one!\n" || len(out.Files) > 0 {
 		t.Errorf("after the second turn: %q, files %v", text(out), out.Files)
 	}
 	// A new file of a name that the program has taken.
@@ -192,71 +193,6 @@ func TestSharedBytesWhileTheyAreFreed(t *testing.T) {
 	wg.Wait()
 }
 
-func TestImagesBecomeFiles(t *testing.T) {
-	t.Parallel()
-	b := newBench(t, nil)
-	w := b.open(turn.Hosted{})
-	python(t, w, "1")
-	png := append([]byte("\x89PNG\r\n\x1a\n"), make([]byte, 100)...)
-	e := w.(*workspace).entry
-	col := newCollector(nil)
-	col.push(sandbox.Output{Stream: "stdout", Text: "before\n"})
-	col.push(sandbox.Output{Stream: "display", MIME: "image/png", Data: png})
-	col.push(sandbox.Output{Stream: "stdout", Text: "after\n"})
-	col.push(sandbox.Output{Stream: "result", Text: "42"})
-	outputs := col.outputs(0)
-	made, err := e.keepImages(t.Context(), outputs)
-	must(t, err)
-	if len(made) != 1 || !made[0].Shown || made[0].Name != made[0].ID+".png" || outputs[1].FileID != made[0].ID || b.content(made[0]) != string(png) {
-		t.Fatalf("made %+v", made)
-	}
-	want := []turn.Output{{Text: "before\n"}, {MIME: "image/png", Data: png, FileID: made[0].ID}, {Text: "after\n"}, {Text: "42"}}
-	if diff := cmp.Diff(want, outputs); diff != "" {
-		t.Errorf("outputs (-want +got):\n%s", diff)
-	}
-	if f, ok := w.Find(t.Context(), made[0].Path); !ok || f.ID != made[0].ID || !f.Shown {
-		t.Errorf("find: %+v, %v", f, ok)
-	}
-	must(t, b.DeleteFile(as(t, "p"), w.Container().ID, made[0].ID))
-}
-
-func TestCollectorCutsTheMiddle(t *testing.T) {
-	t.Parallel()
-	col := newCollector(nil)
-	col.push(sandbox.Output{Stream: "stdout", Text: "FIRST é"})
-	line := strings.Repeat("é", 499) + "\n"
-	for range 3000 {
-		col.push(sandbox.Output{Stream: "stdout", Text: line})
-	}
-	col.push(sandbox.Output{Stream: "display", MIME: "image/png", Data: []byte("png")})
-	col.push(sandbox.Output{Stream: "stderr", Text: "LAST"})
-	out := col.outputs(7)
-	var all strings.Builder
-	images := 0
-	for _, o := range out {
-		all.WriteString(o.Text)
-		if o.IsImage() {
-			images++
-		}
-	}
-	s := all.String()
-	if images != 1 || len(s) > clientText+300 || len(s) < clientText-2000 || !strings.HasPrefix(s, "FIRST é") || strings.Contains(s, "\uFFFD") {
-		t.Errorf("%d images, %d bytes of text, begins %q", images, len(s), s[:20])
-	}
-	for _, want := range []string{"bytes of output were cut here", "LAST", "7 more bytes were printed"} {
-		if !strings.Contains(s, want) {
-			t.Errorf("no %q", want)
-		}
-	}
-	total := len("FIRST é") + 3000*len(line) + len("LAST")
-	var cutBytes int
-	fmt.Sscanf(s[strings.Index(s, "[... "):], "[... %d bytes", &cutBytes)
-	kept := clientText - total + cutBytes
-	if kept < 0 || kept > 2 {
-		t.Errorf("%d bytes in all, %d were said to be cut", total, cutBytes)
-	}
-}
-
 func TestCapsOnMadeFiles(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, func(c *Config) { c.MaxFile, c.History = 1<<20, 2<<20 })
@@ -376,7 +312,8 @@ func TestDiskFull(t *testing.T) {
 		t.Skipf("plain folders have no disk limit here: %v", b.volumes.why)
 	}
 	w := b.open(turn.Hosted{})
-	out := python(t, w, "try:\n  with open('big', 'wb') as f:\n    while True: f.write(b'x' * (1 << 20))\nexcept OSError as e: print(e.errno)")
+	out := python(t, w, "try:\n  with open('big', 'wb') as f:\n    while True: f.write(b'x' * (1 << 20))\n"+
+		"except OSError as e: print(e.errno)")
 	if text(out) != "28\n" {
 		t.Errorf("filling the disk: %q", text(out))
 	}
@@ -385,7 +322,8 @@ func TestDiskFull(t *testing.T) {
 	must(t, err)
 	_, err = b.PutFile(ctx, w.Container().ID, "more", st)
 	wantKind(t, "upload to a full disk", err, turn.KindTooLarge, "disk is full")
-	out = python(t, w, "import os\nos.remove('big')\nn = 0\ntry:\n  while True:\n    os.close(os.open(f'{n}', os.O_CREAT)); n += 1\nexcept OSError as e: print(e.errno, n > 1000)")
+	out = python(t, w, "import os\nos.remove('big')\nn = 0\ntry:\n  while True:\n    os.close(os.open(f'{n}', os.O_CREAT)); n += 1\n"+
+		"except OSError as e: print(e.errno, n > 1000)")
 	if text(out) != "28 True\n" {
 		t.Errorf("using up the inodes: %q", text(out))
 	}
@@ -461,6 +399,27 @@ func TestPlainVolumes(t *testing.T) {
 	must(t, w.Close(), b.Delete(as(t, "p"), w.Container().ID))
 	if left, _ := os.ReadDir(b.Dir); len(left) > 0 {
 		t.Errorf("left: %v", left)
+	}
+}
+
+func BenchmarkCapture(b *testing.B) {
+	bench := newBench(b, func(c *Config) { c.History = 1 << 40 })
+	w, err := bench.Open(as(b, "p"), &turn.Hosted{})
+	must(b, err)
+	defer w.Close()
+	e := w.(*workspace).entry
+	vol, err := e.attach(b.Context())
+	must(b, err)
+	for n := 0; b.Loop(); n++ {
+		b.StopTimer()
+		for i := range 100 {
+			write(b, filepath.Join(vol.path, "data", fmt.Sprint(i)), fmt.Sprint(n, i))
+		}
+		b.StartTimer()
+		made, _, err := e.capture(b.Context())
+		if err != nil || len(made) != 100 {
+			b.Fatalf("%d files, %v", len(made), err)
+		}
 	}
 }
 

@@ -77,7 +77,9 @@ func (p place) open(edit func(*Config)) (*Manager, func() error, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	cfg := Config{Store: db, Blobs: blobs, Backend: backend, Dir: filepath.Join(p.Dir, "containers"), Limits: sandbox.Defaults(), Reserve: -1, MaxLive: 8}
+	cfg := Config{
+		Store: db, Blobs: blobs, Backend: backend, Dir: filepath.Join(p.Dir, "containers"), Limits: sandbox.Defaults(), Reserve: -1, MaxLive: 8,
+	}
 	cfg.Limits.Disk = 64 << 20
 	if edit != nil {
 		edit(&cfg)
@@ -97,19 +99,21 @@ func (p place) bench(t *testing.T, edit func(*Config)) *bench {
 		if err := shut(); err != nil {
 			t.Errorf("close: %v", err)
 		}
-		if left := leftovers(t, m.Dir); len(left) > 0 {
-			t.Errorf("left after Close: %q", left)
-		}
+		nothingLeft(t, m.Dir)
 	})
 	return &bench{Manager: m, t: t}
 }
 
-// leftovers are the mounts and loop devices below a folder.
-func leftovers(t *testing.T, dir string) []string {
+// nothingLeft checks that there is no mount below a folder, nor, soon, a loop device. The kernel frees a device when the last mount
+// namespace lets go of it, and tests beside this one start processes with namespaces of their own.
+func nothingLeft(t *testing.T, dir string) {
 	t.Helper()
 	mounts, err := mountsBelow(dir)
 	must(t, err)
-	return append(mounts, loopsBelow(dir)...)
+	if len(mounts) > 0 {
+		t.Errorf("still mounted: %q", mounts)
+	}
+	eventually(t, "the loop devices are free", func() bool { return len(loopsBelow(dir)) == 0 })
 }
 
 // What a hostile program leaves in its folder is neither followed nor waited for.
@@ -148,7 +152,11 @@ None
 	if out.Status != "ok" || strings.Contains(text(out), "made a device") {
 		t.Fatalf("program: %+v", out)
 	}
-	if got := names(out.Files); !slices.Equal(got, []string{"hard", "locked/in", "plain", "sparse"}) {
+	want := []string{"hard", "locked/in", "plain", "sparse"}
+	if !isRoot() { // what the program made unreadable is so for us too
+		want = []string{"sparse"}
+	}
+	if got := names(out.Files); !slices.Equal(got, want) {
 		t.Errorf("files %q, notes %q", got, w.Notes())
 	}
 	for _, f := range out.Files {
@@ -164,6 +172,10 @@ None
 	}
 	if data, err := os.ReadFile(secret); err != nil || string(data) != "of the host" {
 		t.Errorf("the host's file has %q, %v", data, err)
+	}
+	must(t, b.Delete(as(t, "p"), id), w.Close())
+	if left, err := os.ReadDir(b.Dir); err != nil || len(left) > 0 {
+		t.Errorf("left after Delete: %v, %v", left, err)
 	}
 }
 
@@ -203,7 +215,14 @@ nohup python3 swap.py >/dev/null 2>&1 & echo started`)
 				t.Errorf("capture: %v", err)
 			}
 			seen = append(seen, made...)
-			b.putFile(w.Container().ID, "u", "uploaded")
+			ctx := as(t, "p")
+			st, err := b.Uploads().Stage(ctx, strings.NewReader("uploaded"))
+			if err == nil {
+				_, err = b.PutFile(ctx, w.Container().ID, "u", st)
+			}
+			if err != nil && turn.AsError(err).Kind != turn.KindConflict {
+				t.Errorf("put: %v", err)
+			}
 		}()
 		select {
 		case <-done:
@@ -233,8 +252,17 @@ open('a.csv', 'w').write('1,2')
 open(os.path.expanduser('~/kept'), 'w').write('home')
 print(os.getcwd(), os.path.expanduser('~'), os.environ['INPUT_DIR'], os.environ['OUTPUT_DIR'], os.getuid(), os.stat('/mnt/data').st_uid)
 `)
-	if text(out) != "/mnt/data /home/user /mnt/data /mnt/data 1000 1000\n" || len(out.Files) != 1 {
+	who := "1000 1000"
+	if !isRoot() { // the user namespace has one id
+		who = "0 0"
+	}
+	if text(out) != "/mnt/data /home/user /mnt/data /mnt/data "+who+"\n" || len(out.Files) != 1 {
 		t.Errorf("first call: %q, files %v", text(out), out.Files)
+	}
+	// Bug pinned: with the volume mounted noexec, compiled programs and native modules died of SIGSEGV.
+	out = bash(t, w, "cp /bin/true here && ./here && cp /bin/true ~/there && ~/there && echo both run; rm here")
+	if text(out) != "both run\n" {
+		t.Errorf("programs in the volume: %+v", out)
 	}
 	if b.volumes.images {
 		out = bash(t, w, "head -c 200M /dev/zero > big; echo $?; rm big")
@@ -246,9 +274,7 @@ print(os.getcwd(), os.path.expanduser('~'), os.environ['INPUT_DIR'], os.environ[
 	must(t, w.Close())
 	e.freeIfIdle(time.Now())
 	eventually(t, "the entry is forgotten", func() bool { return len(b.all()) == 0 })
-	if left := leftovers(t, b.Dir); len(left) > 0 {
-		t.Errorf("left while idle: %q", left)
-	}
+	nothingLeft(t, b.Dir)
 	w = b.open(turn.Hosted{Container: e.key.id})
 	out = python(t, w, "import os\nprint('x' in dir(), open('a.csv').read(), open(os.path.expanduser('~/kept')).read())")
 	if text(out) != "False 1,2 home\n" || len(w.Notes()) != 1 {
@@ -283,7 +309,7 @@ func TestRemountWhileAnotherNamespaceHoldsTheVolume(t *testing.T) {
 	must(t, holder.Process.Kill())
 	holder.Wait()
 	must(t, v.unmount(vol))
-	eventually(t, "the loop device is free", func() bool { return len(leftovers(t, v.dir)) == 0 })
+	nothingLeft(t, v.dir)
 }
 
 // announced is a line of the owner process.
@@ -374,9 +400,7 @@ func TestKill9(t *testing.T) {
 	write(t, filepath.Join(p.Dir, "containers", "notes.txt"), "not ours")
 
 	b := p.bench(t, nil)
-	if left := leftovers(t, b.Dir); len(left) > 0 {
-		t.Errorf("left after reconciling: %q", left)
-	}
+	nothingLeft(t, b.Dir)
 	if _, err := os.Stat(filepath.Join(b.Dir, stray)); err == nil {
 		t.Error("a folder without a row is still there")
 	}

@@ -99,15 +99,14 @@ func (e *entry) boots(ctx context.Context) (*live, error) {
 	e.mu.Lock()
 	ended := e.ended
 	if ended == nil {
-		ended = context.Cause(e.m.ctx)
+		ended = context.Cause(e.m.ctx) //nolint:contextcheck // that of the Manager: the sandbox outlives the request
 	}
 	if ended == nil {
 		e.live = l
 	}
 	e.mu.Unlock()
 	if ended != nil { // meanwhile
-		sb.Close()
-		return nil, ended
+		return nil, errors.Join(ended, sb.Close())
 	}
 	e.m.wg.Go(func() { e.watch(l) })
 	return l, nil
@@ -162,7 +161,7 @@ func (e *entry) freeSandbox() *live {
 // close ends a sandbox that is marked as going. watch does the rest.
 func (e *entry) close(l *live) {
 	if l != nil {
-		e.m.wg.Go(func() { l.Close() })
+		e.m.wg.Go(func() { _ = l.Close() }) // watch gets the same error
 	}
 }
 
@@ -210,6 +209,12 @@ func (e *entry) takeRestarted() bool {
 	r := e.restarted
 	e.restarted = false
 	return r
+}
+
+func (e *entry) setRestarted() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.restarted = true
 }
 
 // setRan remembers that code has run in l.

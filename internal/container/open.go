@@ -154,8 +154,7 @@ func (m *Manager) Open(ctx context.Context, h *turn.Hosted) (tool.Workspace, err
 	}
 	e.touch(ctx)
 	if err := m.putAll(ctx, e, "container.file_ids", h.FileIDs); err != nil {
-		w.Close()
-		return nil, err
+		return nil, errors.Join(err, w.Close())
 	}
 	m.hold(e) // the workspace may be closed before the sandbox is up
 	m.wg.Go(func() {

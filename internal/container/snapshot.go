@@ -25,6 +25,7 @@ type stamp struct {
 // look is a walk over /mnt/data.
 type look struct {
 	root  *os.Root
+	max   int
 	files map[string]stamp // by path below /mnt/data
 	seen  int
 	// left says that there was more than could be taken in.
@@ -38,8 +39,10 @@ func hidden(name string) bool {
 
 // lookAt lists the regular files below root that are not hidden. No link is followed out of the volume and nothing can block, whatever
 // a program does to the tree meanwhile: folders are opened as folders only, through os.Root, and files are not opened at all.
-func lookAt(root *os.Root) (*look, error) {
-	l := &look{root: root, files: map[string]stamp{}}
+func lookAt(root *os.Root) (*look, error) { return lookAtMost(root, maxWalk) }
+
+func lookAtMost(root *os.Root, n int) (*look, error) {
+	l := &look{root: root, max: n, files: map[string]stamp{}}
 	return l, l.walk("", 0)
 }
 
@@ -47,40 +50,47 @@ func lookAt(root *os.Root) (*look, error) {
 // FIFO in the folder's place at the right moment.
 func (l *look) walk(prefix string, depth int) error {
 	f, err := l.root.OpenFile("./"+prefix, os.O_RDONLY|syscall.O_DIRECTORY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
-	if err != nil && depth > 0 {
-		return nil // gone, or made unreadable: programs may do that to their own folders
-	}
 	if err != nil {
-		return err
+		return l.ofFolder(err, depth)
 	}
 	defer f.Close()
 	for {
 		names, err := f.Readdirnames(512)
-		if errors.Is(err, io.EOF) || (err != nil && depth > 0) {
+		if errors.Is(err, io.EOF) {
 			return nil
 		}
 		if err != nil {
-			return err
+			return l.ofFolder(err, depth)
 		}
 		for _, name := range names {
-			if err := l.entry(prefix, name, depth); err != nil || l.seen > maxWalk {
+			if err := l.entry(prefix, name, depth); err != nil || l.seen > l.max {
 				return err
 			}
 		}
 	}
 }
 
+// ofFolder forgives what is gone or unreadable below the first folder: programs may do that to their own.
+func (l *look) ofFolder(err error, depth int) error {
+	if depth > 0 {
+		return nil
+	}
+	return err
+}
+
 func (l *look) entry(prefix, name string, depth int) error {
 	if hidden(name) {
 		return nil
 	}
-	if l.seen++; l.seen > maxWalk || depth > maxDepth {
+	if l.seen++; l.seen > l.max || depth > maxDepth {
 		l.left = true
 		return nil // what is too deep is left out alone; walk sees to the rest
 	}
 	info, err := l.root.Lstat(prefix + name)
+	if err != nil {
+		return l.ofFolder(err, depth+1) // gone meanwhile
+	}
 	switch {
-	case err != nil: // gone meanwhile
 	case info.Mode().IsRegular():
 		l.files[prefix+name] = stampOf(info)
 	case info.IsDir():

@@ -11,6 +11,8 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/lathe-gateway/lathe/internal/blob"
 	"github.com/lathe-gateway/lathe/internal/store"
 	"github.com/lathe-gateway/lathe/internal/turn"
@@ -53,9 +55,13 @@ func (u *Uploads) Stage(ctx context.Context, r io.Reader) (*Staged, error) {
 	case ctx.Err() != nil:
 		return nil, context.Cause(ctx)
 	case errors.Is(err, blob.ErrTooLarge), isTooLarge(src.err):
-		return nil, &turn.Error{Kind: turn.KindTooLarge, Param: "file", Message: fmt.Sprintf("the file is larger than %s, the most that this server takes", size(u.maxFile))}
+		return nil, &turn.Error{
+			Kind: turn.KindTooLarge, Param: "file", Message: "the file is larger than " + size(u.maxFile) + ", the most that this server takes",
+		}
 	case src.err != nil:
-		return nil, &turn.Error{Kind: turn.KindInvalid, Param: "file", Message: "the upload ended before the file did; send it again", Cause: src.err}
+		return nil, &turn.Error{
+			Kind: turn.KindInvalid, Param: "file", Message: "the upload ended before the file did; send it again", Cause: src.err,
+		}
 	}
 	return nil, err
 }
@@ -102,7 +108,7 @@ func (u *Uploads) Create(ctx context.Context, n NewUpload, st *Staged) (store.Fi
 func (u *Uploads) keep(ctx context.Context, staged []*blob.Staged, rows []store.File) error {
 	err := u.commit(ctx, staged, rows)
 	if err != nil {
-		u.free(context.WithoutCancel(ctx), rows)
+		err = errors.Join(err, u.free(context.WithoutCancel(ctx), rows))
 	}
 	return err
 }
@@ -110,18 +116,24 @@ func (u *Uploads) keep(ctx context.Context, staged []*blob.Staged, rows []store.
 func (u *Uploads) commit(ctx context.Context, staged []*blob.Staged, rows []store.File) error {
 	u.mu.RLock()
 	defer u.mu.RUnlock()
+	// Side by side, since each waits for the disk, and the disk writes what waits together at once.
+	var commits errgroup.Group
+	commits.SetLimit(16)
 	for i, st := range staged {
-		if st == nil {
-			n, err := u.store.Files().References(ctx, rows[i].Project, rows[i].SHA256)
-			if err == nil && n == 0 {
-				err = store.ErrNotFound
-			}
-			if err != nil {
-				return err
-			}
-		} else if err := st.Commit(rows[i].Project); err != nil {
-			return err
+		if st != nil {
+			commits.Go(func() error { return st.Commit(rows[i].Project) })
+			continue
 		}
+		n, err := u.store.Files().References(ctx, rows[i].Project, rows[i].SHA256)
+		if err == nil && n == 0 {
+			err = store.ErrNotFound
+		}
+		if err != nil {
+			return errors.Join(err, commits.Wait())
+		}
+	}
+	if err := commits.Wait(); err != nil {
+		return err
 	}
 	return u.store.Files().Create(ctx, rows...)
 }
@@ -217,7 +229,8 @@ func (u *Uploads) Content(ctx context.Context, id string) (name, mimeType string
 	}
 	if f.Bytes > u.maxDocument {
 		return "", "", nil, &turn.Error{Kind: turn.KindTooLarge, Message: fmt.Sprintf(
-			"file %s has %s; at most %s can be put into a prompt: give it to the code interpreter's container instead", id, size(f.Bytes), size(u.maxDocument))}
+			"file %s has %s; at most %s can be put into a prompt: give it to the code interpreter's container instead",
+			id, size(f.Bytes), size(u.maxDocument))}
 	}
 	r, err := u.blobs.Open(ctx, f.Project, f.SHA256)
 	if err != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -182,14 +183,11 @@ func syncFile(path string) error {
 func (vol *volume) prepare() error {
 	for _, name := range []string{"data", "home"} {
 		dir := filepath.Join(vol.path, name)
-		err := os.Mkdir(dir, 0o755)
-		if errors.Is(err, os.ErrExist) {
-			continue
+		if err := os.Mkdir(dir, 0o755); err != nil && !errors.Is(err, os.ErrExist) {
+			return err
 		}
-		if err == nil {
-			err = giveToProgram(dir)
-		}
-		if err != nil {
+		// Each time, since a program may have locked itself out.
+		if err := giveToProgram(dir); err != nil {
 			return err
 		}
 	}
@@ -202,7 +200,7 @@ func (vol *volume) prepare() error {
 // the folders above it are 0700.
 func giveToProgram(dir string) error {
 	if os.Geteuid() == 0 && os.Chown(dir, programID, programID) == nil {
-		return nil
+		return os.Chmod(dir, 0o755)
 	}
 	return os.Chmod(dir, 0o777)
 }
@@ -212,13 +210,14 @@ func (v *volumes) unmount(vol *volume) error {
 	if vol == nil {
 		return nil
 	}
+	var err error
 	if vol.data != nil {
-		vol.data.Close()
+		err = vol.data.Close()
 	}
-	if !vol.mounted {
-		return nil
+	if vol.mounted {
+		err = errors.Join(err, unmountImage(vol.path))
 	}
-	return unmountImage(vol.path)
+	return err
 }
 
 // remove deletes the folder of a container, whose volume is not mounted.
@@ -227,7 +226,22 @@ func (v *volumes) remove(id string) error {
 	if err != nil {
 		return err
 	}
-	return os.RemoveAll(dir)
+	return removeAll(dir)
+}
+
+// removeAll is os.RemoveAll, also of folders to which a program has left nobody any right, as far as their owner can help it.
+func removeAll(dir string) error {
+	err := os.RemoveAll(dir)
+	if !errors.Is(err, fs.ErrPermission) {
+		return err
+	}
+	err = filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if d != nil && d.IsDir() && err == nil {
+			err = os.Chmod(path, 0o700) // before it is read
+		}
+		return err
+	})
+	return errors.Join(err, os.RemoveAll(dir))
 }
 
 // mounts are what a sandbox is given of the volume.

@@ -16,6 +16,9 @@ import (
 // captureTimeout bounds the look at a volume after a call, also after one whose client has left.
 const captureTimeout = time.Minute
 
+// maxCode is more than any model writes and less than a sandbox takes.
+const maxCode = 4 << 20
+
 const noteRestarted = "the interpreter was restarted: variables are gone, files are kept"
 
 // workspace implements tool.Workspace.
@@ -82,6 +85,10 @@ func (w *workspace) Run(ctx context.Context, call tool.Call, sink func(tool.Chun
 		return nil, err
 	}
 	defer e.m.wg.Done()
+	if len(call.Code) > maxCode {
+		text := "the code is larger than " + size(maxCode) + ": put data into a file"
+		return &tool.Outcome{Outputs: []turn.Output{{Text: text}}, Status: string(sandbox.StatusError), Error: text}, nil
+	}
 	if err := e.calls.Acquire(ctx, 1); err != nil {
 		return nil, context.Cause(ctx)
 	}
@@ -114,6 +121,16 @@ func (e *entry) hasEnded() bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.ended != nil
+}
+
+// whyEnded is why no call can run any more, nil if it can.
+func (e *entry) whyEnded() error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.ended != nil {
+		return e.ended
+	}
+	return context.Cause(e.m.ctx)
 }
 
 // run is one call whose turn it is.
@@ -171,13 +188,14 @@ func (w *workspace) exec(ctx context.Context, call sandbox.Call, col *collector)
 			return res, nil
 		}
 		if ctx.Err() != nil {
+			if res != nil && res.KernelRestarted {
+				w.setRestarted() // the next call's client must hear of it
+			}
 			return nil, context.Cause(ctx)
 		}
-		w.entry.freeSandbox()
+		w.freeSandbox()
 		<-l.freed
-		w.entry.mu.Lock()
-		ended := w.ended
-		w.entry.mu.Unlock()
+		ended := w.whyEnded()
 		switch {
 		case notStarted && ended != nil:
 			return nil, ended
@@ -186,7 +204,9 @@ func (w *workspace) exec(ctx context.Context, call sandbox.Call, col *collector)
 		case notStarted && !again:
 			continue
 		case notStarted:
-			return nil, &turn.Error{Kind: turn.KindOverloaded, RetryAfter: 5 * time.Second, Message: "the sandbox did not start the code; try again", Cause: err}
+			return nil, &turn.Error{
+				Kind: turn.KindOverloaded, RetryAfter: 5 * time.Second, Message: "the sandbox did not start the code; try again", Cause: err,
+			}
 		}
 		if w.takeRestarted() {
 			w.note(noteRestarted)
@@ -195,7 +215,9 @@ func (w *workspace) exec(ctx context.Context, call sandbox.Call, col *collector)
 			return &sandbox.Result{Status: sandbox.StatusKilled, ExitCode: 137, Error: fmt.Sprintf(
 				"the program was killed: it needed more than the %s of memory that it may use", size(w.memory()))}, nil
 		}
-		return nil, w.ran(&turn.Error{Kind: turn.KindInternal, Message: "the sandbox failed while the code ran; the container's files are kept", Cause: err})
+		return nil, w.ran(&turn.Error{
+			Kind: turn.KindInternal, Message: "the sandbox failed while the code ran; the container's files are kept", Cause: err,
+		})
 	}
 }
 

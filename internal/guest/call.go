@@ -98,11 +98,12 @@ func (c *call) supervise(p program) (cause string, killed bool) {
 		defer t.Stop()
 		timer = t.C
 	}
+	grace := cancelGrace
 	select {
 	case <-p.ended:
 		return "", false
 	case <-timer:
-		cause = proto.Timeout
+		cause, grace = proto.Timeout, timeoutGrace
 	case <-c.interrupts:
 		cause = proto.Interrupted
 	case <-c.kills:

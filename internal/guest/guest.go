@@ -18,8 +18,15 @@ import (
 	"github.com/lathe-gateway/lathe/internal/guest/proto"
 )
 
-// grace is how long a program has between SIGINT and SIGKILL. The host wants an answer within a second of a cancellation.
-const grace = 500 * time.Millisecond
+// How long a program has between SIGINT and SIGKILL. After a cancellation everything must be gone within a second; a program whose time
+// is over may take longer to come to its end, and keeps its variables on a busy machine.
+const (
+	cancelGrace  = 600 * time.Millisecond
+	timeoutGrace = 2 * time.Second
+)
+
+// killTime is how long it may take to see that something is dead or gone.
+const killTime = 500 * time.Millisecond
 
 // Config says how programs are run. The zero value runs them as the caller's own user, for tests.
 type Config struct {

@@ -14,18 +14,22 @@ import (
 	"github.com/lathe-gateway/lathe/internal/guest/proto"
 )
 
-// The kernel's source is both files, in one namespace.
+// The kernel's source is all three files, in one namespace.
 var (
+	//go:embed wire.py
+	wireSource string
 	//go:embed display.py
 	displaySource string
 	//go:embed kernel.py
 	mainSource string
 
-	kernelSource = displaySource + mainSource
+	kernelSource = wireSource + displaySource + mainSource
 )
 
-// kernelStub reads the kernel's source from fd 3, where requests follow it.
-const kernelStub = `import os
+// kernelStub reads the kernel's source from fd 3, where requests follow it. Until the kernel has started, nothing is imported from the
+// working directory: a file of a user's that is called random.py would keep it from starting.
+const kernelStub = `import os, sys
+sys.path[:] = filter(None, sys.path)
 n = int.from_bytes(os.read(3, 4), "big")
 s = b""
 while len(s) < n:
@@ -59,10 +63,12 @@ type kernel struct {
 
 	ready chan struct{} // closed when it has started
 	done  chan reply    // the reply to the running call
+	deaf  chan struct{} // closed when nothing more comes from it
 
 	mu     sync.Mutex
-	call   uint32 // the id whose frames are taken; guarded by mu
-	broken bool   // it sent what is not the protocol
+	call   uint32        // the id whose frames are taken; guarded by mu
+	runs   chan struct{} // closed when the call's code runs
+	broken bool          // it sent what is not the protocol
 }
 
 // reply is the kernel's own account of a call.
@@ -88,17 +94,38 @@ func (py *python) run(c *call, kind proto.Type, payload []byte) func() {
 	}
 	k.begin(c)
 	c.started()
-	go func() { _ = k.w.Write(proto.Frame{Type: kind, Call: c.id, Payload: payload}) }()
+	go func() {
+		if err := k.w.Write(proto.Frame{Type: kind, Call: c.id, Payload: payload}); err != nil {
+			py.procs.kill(k.proc) // it can never answer
+		}
+	}()
 	ended, got := k.watch()
 	cause, killed := c.supervise(program{
 		ended:     ended,
-		interrupt: func() { py.procs.interrupt(k.proc) },
+		interrupt: func() { go py.interrupt(k, c.id, ended) },
 		kill:      func() { py.procs.kill(k.proc) },
 	})
 	k.end()
 	r := py.result(c, k, got(), cause, killed)
 	r.KernelRestarted = r.KernelRestarted || restarted
 	return func() { c.finish(r) }
+}
+
+// interrupt sends SIGINT to the running call, once the kernel can tell for which call it is: it ignores one that comes between two.
+func (py *python) interrupt(k *kernel, call uint32, ended <-chan struct{}) {
+	k.mu.Lock()
+	runs := k.runs
+	k.mu.Unlock()
+	select {
+	case <-runs:
+	case <-ended:
+		return
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.call == call {
+		py.procs.interrupt(k.proc)
+	}
 }
 
 // enter fills in the directory of a kernel's first cell. A warm kernel was started before the container's files were mounted, so it must
@@ -126,7 +153,7 @@ func (py *python) result(c *call, k *kernel, r *reply, cause string, killed bool
 		out.KernelRestarted = true
 		if r == nil || killed {
 			out.Status = proto.Killed
-			out.Error = "the interpreter was " + k.proc.death()
+			out.Error = "the interpreter " + k.proc.death()
 			if k.corrupt() {
 				out.Error = "the interpreter was killed: its channel to the sandbox was garbled"
 			}
@@ -210,7 +237,7 @@ func startKernel(cfg *Config, procs *processes, limits proto.Limits) (*kernel, e
 	}
 	t.attach(&tail{})
 	p, err := procs.start(command{
-		path: cfg.Python, args: []string{"python3", "-c", kernelStub}, dir: cfg.WorkDir, env: cfg.environ(limits, nil),
+		path: cfg.Python, args: []string{cfg.Python, "-c", kernelStub}, dir: cfg.WorkDir, env: cfg.environ(limits, nil),
 		files: []*os.File{out, errOut, r1, w2}, limits: limits,
 	})
 	if err != nil {
@@ -221,7 +248,7 @@ func startKernel(cfg *Config, procs *processes, limits proto.Limits) (*kernel, e
 	}
 	k := &kernel{
 		proc: p, tap: t, in: w1, w: proto.NewWriter(w1), limits: limits,
-		ready: make(chan struct{}), done: make(chan reply, 1),
+		ready: make(chan struct{}), done: make(chan reply, 1), deaf: make(chan struct{}),
 	}
 	go k.listen(procs, r2)
 	return k, nil
@@ -234,7 +261,7 @@ func (k *kernel) begin(c *call) {
 	default:
 	}
 	k.mu.Lock()
-	k.call = c.id
+	k.call, k.runs = c.id, make(chan struct{})
 	k.mu.Unlock()
 	k.tap.attach(c)
 }
@@ -259,6 +286,11 @@ func (k *kernel) watch() (<-chan struct{}, func() *reply) {
 		case r := <-k.done:
 			said = &r
 		case <-k.proc.ended:
+			// Its last words may still be in the channel, which ends with them unless a child of it lives on.
+			select {
+			case <-k.deaf:
+			case <-time.After(killTime / 2):
+			}
 			select {
 			case r := <-k.done:
 				said = &r
@@ -280,11 +312,14 @@ func (k *kernel) watch() (<-chan struct{}, func() *reply) {
 // the protocol ends the kernel.
 func (k *kernel) listen(procs *processes, pipe *os.File) {
 	defer pipe.Close()
+	defer close(k.deaf)
 	r := proto.NewReader(bufio.NewReaderSize(pipe, 64<<10), proto.MaxPayload)
 	for {
 		f, err := r.Next()
 		if err == nil {
-			k.tap.drain()
+			if f.Type != proto.Hello && f.Type != proto.Started {
+				k.tap.drain()
+			}
 			err = k.handle(f)
 		}
 		if err != nil {
@@ -299,7 +334,7 @@ func (k *kernel) giveUp(procs *processes) {
 	select {
 	case <-k.proc.ended:
 		return
-	case <-time.After(grace / 2):
+	case <-time.After(killTime / 2):
 	}
 	k.mu.Lock()
 	k.broken = true
@@ -342,6 +377,18 @@ func (k *kernel) handle(f proto.Frame) error {
 				c.display(f.Payload)
 			}
 		})
+	case proto.Started:
+		k.mu.Lock()
+		defer k.mu.Unlock()
+		if !mine {
+			return nil
+		}
+		select {
+		case <-k.runs:
+			return errors.New("guest: the kernel started a call twice")
+		default:
+			close(k.runs)
+		}
 	case proto.Result:
 		if mine {
 			return k.reply(f.Payload)

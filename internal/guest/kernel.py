@@ -3,159 +3,20 @@
 It is started by internal/guest (kernel.go) and talks with it in the frames of internal/guest/proto, requests on fd 3 and messages on fd 4;
 what is written to fds 1 and 2 the guest takes from pipes. Payloads: START is a list (code, directory, then names and values of the
 environment), WARM a list of modules, RENEW "1" in a fresh container; each is answered by RESULT: status NUL exit code NUL error.
+Before the code of a START runs comes STARTED: from then until RESULT, and no earlier, the guest may send SIGINT.
 PING asks the guest to drain fds 1 and 2 and is answered by HELLO; HELLO to the guest says that the kernel is ready, and which one.
 
 The guest drains fds 1 and 2 before it acts on a frame, so a display or a result never overtakes what was printed before it.
-The source of display.py stands before this file's, in one namespace. IPython's InteractiveShell runs the cells where it is installed,
-else Plain below. Everything that is not needed to start is imported late.
+The sources of wire.py and display.py stand before this file's, in one namespace. IPython's InteractiveShell runs the cells where it is
+installed, else Plain below. Everything that is not needed to start is imported late.
 """
 import builtins
-import io
 import os
 import signal
 import sys
 import types
-from _thread import RLock, get_ident
 
 HERE = __file__ = "<lathe kernel>"
-CHUNK = 256 << 10
-PING, HELLO, START, WARM, RENEW, OUTPUT, DISPLAY, RESULT = 1, 2, 3, 4, 5, 8, 9, 12
-STDERR, VALUE, DISPLAYED = b"\2", b"\3", b"\4"
-MAIN = get_ident()
-
-
-class Wire:
-    """The channel to the guest. While it is in use SIGINT is only noted: a KeyboardInterrupt in the middle would garble it."""
-
-    def __init__(self):
-        self.requests, self.messages = private(3), private(4)
-        self.lock, self.depth, self.pending, self.running = RLock(), 0, False, False
-        self.call = bytes(4)
-        self.alive = True  # False in a forked child, which must not talk
-        self.last = None  # the Stream that was written to last, or this
-
-    def __enter__(self):
-        if get_ident() == MAIN:
-            self.depth += 1
-        self.lock.acquire()
-
-    def __exit__(self, *_):
-        self.lock.release()
-        if get_ident() == MAIN:
-            self.depth -= 1
-            if not self.depth and self.pending:
-                self.pending = False
-                if self.running:
-                    raise KeyboardInterrupt
-
-    def interrupted(self, *_):
-        if self.depth:
-            self.pending = True
-        elif self.running:
-            raise KeyboardInterrupt
-
-    def forked(self):
-        self.alive = False
-
-    def send(self, kind, payload=b""):
-        if not self.alive:
-            return
-        with self:
-            head = len(payload).to_bytes(4, "big") + bytes((kind,)) + self.call
-            view = memoryview(head + payload)
-            while view:
-                view = view[os.write(self.messages, view):]
-
-    def receive(self):
-        """Returns type and payload of the next request; the type is 0 at the end."""
-        head = self.exactly(9)
-        if not head:
-            return 0, b""
-        if head[4] != HELLO:
-            self.call = head[5:9]
-        return head[4], self.exactly(int.from_bytes(head[:4], "big"))
-
-    def exactly(self, size):
-        parts = []
-        while size:
-            part = os.read(self.requests, size)
-            if not part:
-                return b""
-            parts.append(part)
-            size -= len(part)
-        return b"".join(parts)
-
-    def sync(self):
-        """Returns when the guest has taken all that is in the pipes of fds 1 and 2."""
-        with self:
-            if self.alive and self.running:  # between cells the main thread is the one that reads
-                self.send(PING)
-                self.receive()
-
-    def turn(self, stream):
-        """Called when another stream is written to than before: keeps the order between the two."""
-        last, self.last = self.last, stream
-        if last is not None:
-            if last is not self:
-                last.flush()
-            self.sync()
-
-    def text(self, stream, text):
-        flush()
-        data = text.encode("utf-8", "backslashreplace")
-        for at in range(0, len(data), CHUNK):
-            self.send(OUTPUT, stream + data[at:at + CHUNK])
-        self.last = self  # what is printed next must not be drained before this
-        if stream == DISPLAYED:
-            self.sync()
-
-    def image(self, mime, data):
-        flush()
-        self.send(DISPLAY, bytes((len(mime),)) + mime.encode() + bytes(data))
-        self.last = self
-        self.sync()
-
-
-def unlist(payload):
-    items, at = [], 0
-    while at < len(payload):
-        end = at + 4 + int.from_bytes(payload[at:at + 4], "big")
-        items.append(payload[at + 4:end].decode("utf-8", "surrogateescape"))
-        at = end
-    return items
-
-
-def private(fd):
-    """Moves a channel out of the way of programs that close or reuse small descriptors, and of child processes."""
-    import fcntl
-    high = fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, 200)
-    os.close(fd)
-    return high
-
-
-class Stream(io.TextIOWrapper):
-    def __init__(self, fd):
-        raw = io.FileIO(fd, "w", closefd=False)
-        super().__init__(io.BufferedWriter(raw), encoding="utf-8", errors="backslashreplace", line_buffering=True)
-        self.mode = "w"
-
-    def write(self, text):
-        if wire.last is not self:
-            wire.turn(self)
-        return super().write(text)
-
-
-def flush():
-    for stream in (sys.stdout, sys.stderr, OUT, ERR):
-        try:
-            stream.flush()
-        except Exception:
-            pass
-    if "ctypes" in sys.modules:
-        try:
-            sys.modules["ctypes"].CDLL(None).fflush(None)
-        except Exception:
-            pass
 
 
 def describe(error):
@@ -223,6 +84,8 @@ class Plain:
     flavour = b"plain"
 
     def __init__(self, figures):
+        for name in ("ast", "linecache", "traceback"):  # now, since a file of the user's may have such a name
+            __import__(name)
         self.figures, self.count, self.flags, self.loop = figures, 0, 0, None
         main = types.ModuleType("__main__")
         main.__builtins__ = builtins
@@ -263,6 +126,11 @@ class Plain:
                 self.step(compiled)
 
     def step(self, compiled):
+        with UserCode():
+            wire.check()
+            self.evaluate(compiled)
+
+    def evaluate(self, compiled):
         if not compiled.co_flags & 0x80:  # CO_COROUTINE
             exec(compiled, self.names)
             return
@@ -312,6 +180,12 @@ def ipython(figures):
         def write_output_prompt(self):
             pass
 
+        def compute_format_data(self, result):
+            if type(result).__module__ != "builtins":
+                return super().compute_format_data(result)
+            # Numbers, texts and lists have no other form; asking all formatters takes as long as the rest of a small cell.
+            return {"text/plain": self.shell.display_formatter.formatters["text/plain"](result)}, {}
+
         def write_format_data(self, format_dict, md_dict=None):
             emit(VALUE, format_dict)
 
@@ -337,6 +211,11 @@ def ipython(figures):
 
         def _showtraceback(self, etype, evalue, stb):
             wire.text(STDERR, self.InteractiveTB.stb2text(stb) + "\n")
+
+        async def run_code(self, *args, **kwargs):
+            with UserCode():
+                wire.check()
+                return await super().run_code(*args, **kwargs)
 
         def ask_exit(self):
             raise SystemExit
@@ -378,13 +257,20 @@ def ipython(figures):
     return Engine()
 
 
-def cell(engine, figures, code, where, env):
-    global cell_env
-    for name in cell_env:
-        if name not in env:
+def environment(env):
+    """Sets a call's variables in the place of those of the call before."""
+    global outer
+    for name, value in outer.items():
+        if value is None:
             os.environ.pop(name, None)
+        else:
+            os.environ[name] = value
+    outer = {name: os.environ.get(name) for name in env}
     os.environ.update(env)
-    cell_env = env
+
+
+def cell(engine, figures, code, where, env):
+    environment(env)
     reserve.take()
     if where:
         os.chdir(where)
@@ -392,18 +278,34 @@ def cell(engine, figures, code, where, env):
     figures.shown, wire.last = [], None
     error = None
     try:
-        wire.running = True
-        error = engine.run(code)
+        wire.busy = True
+        wire.send(STARTED)
+        try:
+            error = engine.run(code)
+        except Exception as broken:
+            # The engine catches what a cell raises, so this is its own: a program has broken it, and every later cell would end here.
+            lose("the interpreter no longer works: " + describe(broken))
         if wire.alive:
-            figures.flush()
+            with UserCode():
+                wire.check()
+                figures.flush()
+            replaced()
     except BaseException as late:
+        # An interrupt that the engine did not catch, or a figure that cannot be drawn.
+        wire.running = False
         reserve.free()
-        # An interrupt between the engine's own try blocks, or a figure that cannot be drawn.
         wire.text(STDERR, describe(late) + "\n")
         error = error or late
     finally:
-        wire.running = wire.pending = False
+        wire.running = wire.busy = wire.pending = False
     return verdict(error)
+
+
+def lose(why):
+    """Gives this interpreter up; the guest starts another one."""
+    if wire.alive:
+        wire.text(STDERR, why + "\n")
+    os._exit(70)
 
 
 def warm(engine, modules):
@@ -441,6 +343,7 @@ def serve():
         engine = ipython(figures)
     except ImportError:
         engine = Plain(figures)
+    sys.path.insert(0, "")  # see kernelStub
     wire.send(HELLO, engine.flavour)
     pid = os.getpid()
     while True:
@@ -459,20 +362,24 @@ def serve():
             done = b"error", 1, describe(error)
         try:
             flush()
+            sound = pipes.mend()
         finally:
             if os.getpid() != pid:  # a fork that came back out of the cell
                 os._exit(done[1])
+        if not sound:
+            lose("the interpreter's output was closed for good")
         status, code, text = done
         wire.send(RESULT, b"%s\0%d\0%s" % (status, code, text[:4096].encode("utf-8", "backslashreplace")))
 
 
-cell_env = {}
+outer = {}  # what the variables of the last call were before it
 reserve = Reserve()
 wire = Wire()
 os.register_at_fork(after_in_child=wire.forked)
 signal.signal(signal.SIGINT, wire.interrupted)
 OUT = sys.stdout = sys.__stdout__ = Stream(1)
 ERR = sys.stderr = sys.__stderr__ = Stream(2)
+pipes = Pipes()
 sys.argv = [""]
 builtins.input = no_input
 try:

@@ -1,9 +1,11 @@
 package guest
 
 import (
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
+	"path/filepath"
 	"strconv"
 
 	"golang.org/x/sys/unix"
@@ -27,6 +29,9 @@ func Main() int {
 	if !cfg.Isolate {
 		cfg.Notes = append(cfg.Notes, "not root: programs run as the guest's own user")
 	}
+	if copyDir(fontCache, ownFontCache) == nil {
+		cfg.Env = append(cfg.Env, "MPLCONFIGDIR="+ownFontCache)
+	}
 	if err := confine(); err != nil {
 		if cfg.Isolate {
 			log.Error("cannot give up the way to more rights", "error", err)
@@ -39,6 +44,35 @@ func Main() int {
 		return 1
 	}
 	return 0
+}
+
+// fontCache is matplotlib's list of fonts, which an image may bring: making it takes as long as a plot. Matplotlib reads it only from a
+// folder that it can write to.
+const (
+	fontCache    = "/usr/share/lathe/matplotlib"
+	ownFontCache = "/tmp/.matplotlib"
+)
+
+// copyDir copies the files of a folder to a new one, for every user to change.
+func copyDir(from, to string) error {
+	entries, err := os.ReadDir(from)
+	if err != nil {
+		return err
+	}
+	if err := errors.Join(os.Mkdir(to, 0o777), os.Chmod(to, 0o777)); err != nil {
+		return err
+	}
+	for _, e := range entries {
+		data, err := os.ReadFile(filepath.Join(from, e.Name()))
+		if err != nil {
+			return err
+		}
+		path := filepath.Join(to, e.Name())
+		if err := errors.Join(os.WriteFile(path, data, 0o666), os.Chmod(path, 0o666)); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // codeUserEnv is how a backend names the uid of programs. It is not 1000 where an ordinary user's namespace has only one uid whose files

@@ -1,8 +1,11 @@
 package guest
 
 import (
+	"errors"
 	"fmt"
+	"maps"
 	"os"
+	"slices"
 	"strconv"
 	"sync"
 	"syscall"
@@ -26,6 +29,7 @@ type processes struct {
 	mu     sync.Mutex // held from fork to registration, and from wait to its record
 	live   map[int]*process
 	scopes int
+	taps   map[*tap]bool // of shells, which programs in the background keep open
 }
 
 // process is a program that was started.
@@ -49,7 +53,7 @@ type command struct {
 
 func newProcesses(cfg Config) *processes {
 	ps := &processes{
-		isolate: cfg.Isolate, reap: cfg.Reap, user: cfg.User, live: map[int]*process{}, stop: make(chan struct{}),
+		isolate: cfg.Isolate, reap: cfg.Reap, user: cfg.User, live: map[int]*process{}, stop: make(chan struct{}), taps: map[*tap]bool{},
 		name: fmt.Sprintf("%d-%d", os.Getpid(), time.Now().UnixNano()),
 	}
 	if cfg.Reap {
@@ -127,8 +131,8 @@ func (ps *processes) kill(p *process) {
 		for _, pid := range found {
 			_ = unix.Kill(pid, unix.SIGKILL)
 		}
-		if time.Since(begin) > grace/2 {
-			if !ps.isolate || time.Since(begin) > 4*grace {
+		if time.Since(begin) > killTime/2 {
+			if !ps.isolate || time.Since(begin) > 4*killTime {
 				break
 			}
 			ps.killAll()
@@ -137,7 +141,7 @@ func (ps *processes) kill(p *process) {
 	}
 	select {
 	case <-p.ended:
-	case <-time.After(grace):
+	case <-time.After(killTime):
 	}
 }
 
@@ -161,8 +165,27 @@ func (ps *processes) close() {
 		}
 		time.Sleep(time.Millisecond)
 	}
+	ps.mu.Lock()
+	taps := slices.Collect(maps.Keys(ps.taps))
+	ps.mu.Unlock()
+	for _, t := range taps {
+		t.close()
+	}
 	close(ps.stop)
 	ps.wg.Wait()
+}
+
+// watch closes t at the end if programs have not done so before.
+func (ps *processes) watch(t *tap) {
+	ps.mu.Lock()
+	defer ps.mu.Unlock()
+	ps.taps[t] = true
+	ps.wg.Go(func() {
+		t.wg.Wait()
+		ps.mu.Lock()
+		defer ps.mu.Unlock()
+		delete(ps.taps, t)
+	})
 }
 
 // killAll ends every other process of the namespace. The guest is PID 1 there, and spared.
@@ -176,8 +199,7 @@ func (ps *processes) killAll() {
 func (ps *processes) await(p *process) {
 	for {
 		// WNOWAIT, so that the pid cannot be reused before the lock is held and everybody knows that it is gone.
-		err := waitExited(p.pid)
-		if err != unix.EINTR {
+		if err := waitExited(p.pid); !errors.Is(err, unix.EINTR) {
 			break
 		}
 	}
@@ -185,7 +207,7 @@ func (ps *processes) await(p *process) {
 	defer ps.mu.Unlock()
 	var status syscall.WaitStatus
 	for {
-		if _, err := syscall.Wait4(p.pid, &status, 0, nil); err != syscall.EINTR {
+		if _, err := syscall.Wait4(p.pid, &status, 0, nil); !errors.Is(err, syscall.EINTR) {
 			break
 		}
 	}
@@ -214,9 +236,9 @@ func (ps *processes) mark(s scope) string {
 func (p *process) death() string {
 	switch {
 	case p.status.Signaled() && p.status.Signal() == unix.SIGKILL:
-		return "killed by SIGKILL, most often for want of memory"
+		return "was killed by SIGKILL, most often for want of memory"
 	case p.status.Signaled():
-		return fmt.Sprintf("killed by %s (%v)", unix.SignalName(p.status.Signal()), p.status.Signal())
+		return fmt.Sprintf("was killed by %s (%v)", unix.SignalName(p.status.Signal()), p.status.Signal())
 	}
 	return fmt.Sprintf("exited with status %d", p.status.ExitStatus())
 }

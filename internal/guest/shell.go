@@ -35,6 +35,7 @@ func runShell(cfg *Config, procs *processes, c *call, start proto.StartCall) fun
 	if err != nil {
 		return refuse(err.Error())
 	}
+	procs.watch(t)
 	t.attach(c)
 	gate, open, err := os.Pipe()
 	if err != nil {
@@ -85,7 +86,7 @@ func finishShell(procs *processes, c *call, t *tap, p *process) func() {
 		r.ExitCode = p.exitCode()
 		switch {
 		case p.status.Signaled():
-			r.Status, r.Error = proto.Killed, "the shell was "+p.death()
+			r.Status, r.Error = proto.Killed, "the shell "+p.death()
 		case r.ExitCode != 0:
 			r.Status, r.Error = proto.Failed, "exit status "+strconv.Itoa(r.ExitCode)
 		}

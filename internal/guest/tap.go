@@ -1,6 +1,7 @@
 package guest
 
 import (
+	"errors"
 	"os"
 	"sync"
 	"syscall"
@@ -29,7 +30,8 @@ type tap struct {
 	wg    sync.WaitGroup
 }
 
-// newTap returns the ends to write to as well; the caller closes them when a program has inherited them.
+// newTap returns the ends to write to as well; the caller closes them when a program has inherited them. The tap ends when all programs
+// have closed them, and with close at the latest.
 func newTap() (t *tap, out, err *os.File, fail error) {
 	t = &tap{buf: make([]byte, proto.MaxChunk)}
 	r1, w1, fail := os.Pipe()
@@ -102,7 +104,7 @@ func (t *tap) follow(pipe *os.File, stream proto.Stream) {
 		err := conn.Read(func(fd uintptr) bool {
 			var err error
 			n, err = t.readOnce(fd, stream)
-			return err != syscall.EAGAIN
+			return !errors.Is(err, syscall.EAGAIN)
 		})
 		if err != nil || n <= 0 {
 			return
@@ -117,7 +119,7 @@ func (t *tap) readOnce(fd uintptr, stream proto.Stream) (int, error) {
 	defer t.mu.Unlock()
 	for {
 		n, err := unix.Read(int(fd), t.buf)
-		if err == syscall.EINTR {
+		if errors.Is(err, syscall.EINTR) {
 			continue
 		}
 		if n > 0 && t.to != nil {

@@ -27,7 +27,10 @@ var ErrNotFound = errors.New("image: not found")
 type Image struct {
 	// Name is its own, from image.json, or that of its folder.
 	Name string
-	// Root is the folder that becomes / in a sandbox, with all links resolved: it stays the same image when a newer one is built.
+	// Dir is the folder under the name by which it was found, for Open: once a newer image has been built, that is the newer one.
+	Dir string
+	// Root is the folder that becomes / in a sandbox, with all links resolved. It stays the same image when a newer one is built, and
+	// goes away when the one after that is.
 	Root string
 	Info Info
 }
@@ -107,7 +110,10 @@ func Open(dir string) (*Image, error) {
 		return nil, fmt.Errorf("image: %s is an OCI layout, which is not supported yet: unpack its root file system into a folder, "+
 			"or make a tar of it and run `image/build.sh --from-tar FILE`", dir)
 	}
-	img := &Image{Name: filepath.Base(dir), Root: resolved}
+	if filepath.Base(resolved) == "rootfs" && exists(filepath.Join(filepath.Dir(resolved), "image.json")) {
+		resolved = filepath.Dir(resolved) // Image.Root, given back to us
+	}
+	img := &Image{Name: filepath.Base(dir), Dir: dir, Root: resolved}
 	if exists(filepath.Join(resolved, "rootfs")) {
 		img.Root = filepath.Join(resolved, "rootfs")
 	}

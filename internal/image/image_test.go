@@ -48,6 +48,7 @@ func TestFind(t *testing.T) {
 		{"the default, through the link that a build switches", "", "python-2/rootfs", "python", ""},
 		{"by name", "python", "python-2/rootfs", "python", ""},
 		{"a root file system of its own", filepath.Join(dir, "bare"), "bare", "bare", ""},
+		{"the Root of an image", filepath.Join(dir, "python-2/rootfs"), "python-2/rootfs", "python", ""},
 		{"a folder without image.json", filepath.Join(dir, "foreign"), "foreign/rootfs", "foreign", ""},
 		{"unknown name", "r", "", "", "make image"},
 		{"missing folder", filepath.Join(dir, "none"), "", "", "make image"},
@@ -72,6 +73,9 @@ func TestFind(t *testing.T) {
 			}
 			if want := filepath.Join(dir, tt.wantRoot); img.Root != want || img.Name != tt.wantName {
 				t.Errorf("got %s at %s, want %s at %s", img.Name, img.Root, tt.wantName, want)
+			}
+			if again, err := Open(img.Dir); err != nil || again.Root != img.Root {
+				t.Errorf("Open(%s) is %+v, %v", img.Dir, again, err)
 			}
 		})
 	}

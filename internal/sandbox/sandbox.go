@@ -28,7 +28,8 @@ type Backend interface {
 type Sandbox interface {
 	// Exec runs one call and returns when it has ended. sink gets output as it is made, in order, from one goroutine, and never after
 	// Exec has returned; it may be nil. When ctx ends the program is interrupted, then killed, and Exec returns within a second with
-	// ctx's error; the sandbox stays usable, and so does the interpreter's state if the interrupt was enough.
+	// ctx's error; the sandbox stays usable, and so does the interpreter's state if the interrupt was enough. A Result that comes with
+	// ctx's error says whether it was (KernelRestarted); without one the program had not started.
 	//
 	// What the program did to itself is in the Result with a nil error. An error wraps ErrNotStarted if the guest never acknowledged
 	// the call (it may be retried elsewhere), ErrDied if the sandbox ended while it ran.

@@ -56,7 +56,11 @@ func New(cfg Config) (*Backend, error) {
 }
 
 func (b *Backend) prepare() error {
-	for _, dir := range []string{b.layout.runsc, b.layout.bundles, b.layout.guest} {
+	dirs := []string{b.layout.runsc, b.layout.bundles, b.layout.guest}
+	if b.cfg.Debug {
+		dirs = append(dirs, b.layout.debug)
+	}
+	for _, dir := range dirs {
 		if err := os.MkdirAll(dir, 0o755); err != nil {
 			return fmt.Errorf("gvisor: %w", err)
 		}
@@ -75,6 +79,9 @@ func (b *Backend) prepare() error {
 // Start has the contract of sandbox.Backend.Start.
 func (b *Backend) Start(ctx context.Context, spec sandbox.Spec) (sandbox.Sandbox, error) {
 	if err := checkSpec(spec); err != nil {
+		return nil, err
+	}
+	if err := checkRunsc(b.cfg.Runsc); err != nil {
 		return nil, err
 	}
 	root, err := b.rootfs()
@@ -106,15 +113,15 @@ func (b *Backend) Start(ctx context.Context, spec sandbox.Spec) (sandbox.Sandbox
 
 var errClosed = fmt.Errorf("%w: the gateway is shutting down", sandbox.ErrUnavailable)
 
-// rootfs finds runsc and opens the image at the first start, and again until it succeeds, so that one who builds them need not restart.
+// rootfs opens the image at the first start, again until that succeeds, and again when it has been replaced twice, which removes it: who
+// builds one need not restart the gateway.
 func (b *Backend) rootfs() (*rootfs, error) {
-	if err := checkRunsc(b.cfg.Runsc); err != nil {
-		return nil, err
-	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.root != nil {
-		return b.root, nil
+		if _, err := os.Stat(b.root.path); err == nil {
+			return b.root, nil
+		}
 	}
 	root, err := openRootfs(b.cfg.Image, b.layout)
 	if err != nil {
@@ -180,13 +187,11 @@ func (b *Backend) Close() error {
 func (b *Backend) Reconcile(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, cleanupTime)
 	defer cancel()
-	var errs []error
-	// Again until none is left: a runsc that was just starting a sandbox may have got further meanwhile.
-	for found := findProcesses(b.rootFlag()); len(found) > 0 && ctx.Err() == nil; found = findProcesses(b.rootFlag()) {
-		b.cfg.Logger.InfoContext(ctx, "ending sandboxes of an earlier run", "processes", len(found))
-		errs = append(errs, killAll(ctx, found))
+	ended, err := killMarked(ctx, b.rootFlag())
+	if ended > 0 {
+		b.cfg.Logger.InfoContext(ctx, "ended what sandboxes were left", "processes", ended)
 	}
-	errs = append(errs, unmountUnder(b.layout.runsc), b.cgroups.remove(ctx, ""))
+	errs := []error{err, unmountUnder(b.layout.runsc), b.cgroups.remove(ctx, "")}
 	for _, dir := range []string{b.layout.runsc, b.layout.bundles} {
 		errs = append(errs, emptyDir(dir))
 	}

@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/lathe-gateway/lathe/internal/sandbox"
@@ -33,6 +34,7 @@ type box struct {
 	endErr  error
 	dead    chan struct{}
 	closing sync.Once
+	closed  atomic.Bool // by Close, not by itself
 	stderr  *tail
 }
 
@@ -193,12 +195,16 @@ func (x *box) startError(err error) error {
 // watch waits for the end and frees everything. It is the only one to close dead.
 func (x *box) watch() {
 	<-x.link.Done()
+	log := x.b.cfg.Logger.With("sandbox", x.id)
 	ctx, cancel := context.WithTimeout(context.Background(), cleanupTime)
 	defer cancel()
 	x.oom = x.b.cgroups.oomKilled(x.id)
 	x.endErr = x.remove(ctx)
 	if x.endErr != nil {
-		x.b.cfg.Logger.Warn("a sandbox was not removed whole", "sandbox", x.id, "error", x.endErr)
+		log.WarnContext(ctx, "a sandbox was not removed whole", "error", x.endErr)
+	}
+	if !x.closed.Load() {
+		log.WarnContext(ctx, "a sandbox ended by itself", "out_of_memory", x.oom, "said", x.stderr.last())
 	}
 	x.b.release(x.id)
 	close(x.dead)
@@ -210,14 +216,12 @@ func (x *box) remove(ctx context.Context) error {
 	procs := x.procs
 	x.procs = nil
 	x.mu.Unlock()
+	errs := []error{killAll(ctx, procs)}
 	if len(procs) < 2 {
 		// runsc did not get as far as leaving its state, or it could not be read.
-		for _, p := range procs {
-			p.close()
-		}
-		procs = findProcesses("--bundle=" + x.bundle())
+		_, err := killMarked(ctx, "--bundle="+x.bundle())
+		errs = append(errs, err)
 	}
-	errs := []error{killAll(ctx, procs)}
 	if x.stderr != nil {
 		x.stderr.close()
 	}
@@ -249,6 +253,7 @@ func (x *box) Done() <-chan struct{} { return x.dead }
 
 // Close has the contract of sandbox.Sandbox.Close.
 func (x *box) Close() error {
+	x.closed.Store(true)
 	x.closing.Do(func() { _ = x.link.Close() })
 	<-x.dead
 	return x.endErr

@@ -25,7 +25,7 @@ type cgroups struct {
 	why string
 }
 
-// needed are the hierarchies of version 1 that hold our limits.
+// needed are the controllers that hold our limits: hierarchies of version 1, names of version 2.
 var needed = []string{"memory", "cpu", "pids"}
 
 func detectCgroups(root, parent string, uid int) cgroups {
@@ -49,14 +49,27 @@ func detectCgroups(root, parent string, uid int) cgroups {
 			return c
 		}
 	}
-	swapFile := "memory.swap.max"
-	if c.version == 1 {
-		swapFile = "memory.memsw.limit_in_bytes"
+	swapFile := "memory.memsw.limit_in_bytes"
+	if c.version == 2 {
+		swapFile = "memory.swap.max"
+		if err := delegate(root); err != nil {
+			c.version, c.why = 0, err.Error()
+			return c
+		}
 	}
 	_, err := os.Stat(filepath.Join(c.memoryDir(""), swapFile))
-	// The cgroup that was just made on version 2 has no memory files until its parent delegates; runsc sees to that.
-	c.swap = err == nil || c.version == 2
+	c.swap = err == nil
 	return c
+}
+
+// delegate lets the cgroups below root (version 2) have the controllers with our limits. In a container it fails with EBUSY if processes
+// are in the topmost cgroup that the container sees.
+func delegate(root string) error {
+	controllers := "+" + strings.Join(needed, " +")
+	if err := os.WriteFile(filepath.Join(root, "cgroup.subtree_control"), []byte(controllers), 0); err != nil {
+		return fmt.Errorf("%s are not to be had for new cgroups: %w", strings.Join(needed, ", "), err)
+	}
+	return nil
 }
 
 // path is the cgroup of a sandbox as runsc wants it, "" without cgroups.

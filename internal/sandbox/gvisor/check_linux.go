@@ -1,8 +1,8 @@
 package gvisor
 
 import (
-	"bytes"
 	"context"
+	"debug/buildinfo"
 	"errors"
 	"fmt"
 	"maps"
@@ -78,14 +78,26 @@ func (b *Backend) checkRunsc(ctx context.Context) sandbox.Finding {
 		f.Level, f.Detail, f.Mend = levelFail, fmt.Sprintf("%s --version: %v", b.cfg.Runsc, err), "make build"
 		return f
 	}
-	version, _, _ := bytes.Cut(out, []byte("\n"))
-	f.Detail += " (" + string(bytes.TrimSpace(version)) + ")"
+	f.Detail += " (" + runscVersion(b.cfg.Runsc, string(out)) + ")"
 	return f
+}
+
+// runscVersion is the version of gVisor's module, which a runsc that was built with go build does not print itself.
+func runscVersion(path, printed string) string {
+	if info, err := buildinfo.ReadFile(path); err == nil {
+		for _, m := range append(info.Deps, &info.Main) {
+			if m.Path == "gvisor.dev/gvisor" && m.Version != "" && m.Version != "(devel)" {
+				return "gVisor " + m.Version
+			}
+		}
+	}
+	first, _, _ := strings.Cut(printed, "\n")
+	return strings.TrimSpace(first)
 }
 
 func (b *Backend) checkImage() sandbox.Finding {
 	f := sandbox.Finding{Name: "image", Level: levelOK}
-	root, err := openRootfs(b.cfg.Image, b.layout)
+	root, err := b.rootfs()
 	switch {
 	case err != nil:
 		f.Level, f.Detail, f.Mend = levelFail, unavailableText(err), "make image"

@@ -16,6 +16,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/lathe-gateway/lathe/internal/image"
 	"github.com/lathe-gateway/lathe/internal/sandbox"
 	"github.com/lathe-gateway/lathe/internal/sandbox/gvisor"
@@ -34,30 +36,41 @@ func TestMain(m *testing.M) {
 }
 
 func TestSuite(t *testing.T) {
-	for name, dir := range roots(t) {
-		t.Run(name, func(t *testing.T) {
-			sandboxtest.Run(t, func(t *testing.T) sandbox.Backend { return newBackend(t, dir) })
-		})
-	}
+	dir := bestRoot(t)
+	sandboxtest.Run(t, func(t *testing.T) sandbox.Backend { return newBackend(t, dir) })
 }
 
 func TestHostile(t *testing.T) {
-	for name, dir := range roots(t) {
-		t.Run(name, func(t *testing.T) {
-			sandboxtest.Hostile(t, func(t *testing.T) sandbox.Backend { return newBackend(t, dir) })
-		})
+	dir := bestRoot(t)
+	sandboxtest.Hostile(t, func(t *testing.T) sandbox.Backend { return newBackend(t, dir) })
+}
+
+// TestHostileOnHost tries what depends on the root file system with the host's Python too.
+func TestHostileOnHost(t *testing.T) {
+	if bestRoot(t) == "" {
+		t.Skip("TestHostile has just done so: there is no image")
 	}
+	if _, ok := roots(t)["host"]; !ok {
+		t.Skip("needs /usr/bin/python3")
+	}
+	sandboxtest.Hostile(t, func(t *testing.T) sandbox.Backend { return newBackend(t, "") }, "Files", "Processes", "Rights", "Setuid", "ReadOnly", "Memory")
+}
+
+// bestRoot is the image, or "" for the host's Python where there is none.
+func bestRoot(t *testing.T) string {
+	t.Helper()
+	return roots(t)["image"]
 }
 
 // roots are the root file systems to try: the host's Python, and the image where it has been built.
-func roots(t *testing.T) map[string]string {
+func roots(t testing.TB) map[string]string {
 	t.Helper()
 	found := map[string]string{}
 	if _, err := os.Stat("/usr/bin/python3"); err == nil {
 		found["host"] = ""
 	}
 	img, err := image.Find("", image.Dirs(os.Getenv("LATHE_IMAGE_DIR"), os.Getenv("HOME")))
-	if err == nil {
+	if err == nil && os.Getenv(guestEnv) == "" {
 		found["image"] = img.Root
 	}
 	if len(found) == 0 {
@@ -100,7 +113,7 @@ func openBackend(t *testing.T, dir, state string) *gvisor.Backend {
 }
 
 // moduleRoot is the folder of go.mod.
-func moduleRoot(t *testing.T) string {
+func moduleRoot(t testing.TB) string {
 	t.Helper()
 	dir, err := os.Getwd()
 	if err != nil {
@@ -116,8 +129,11 @@ func moduleRoot(t *testing.T) string {
 	}
 }
 
-func findRunsc(t *testing.T) string {
+func findRunsc(t testing.TB) string {
 	t.Helper()
+	if path := os.Getenv(runscEnv); path != "" {
+		return path
+	}
 	path := filepath.Join(moduleRoot(t), "bin", "runsc")
 	if _, err := os.Stat(path); err != nil {
 		t.Skip("needs bin/runsc: run `make build`")
@@ -125,7 +141,16 @@ func findRunsc(t *testing.T) string {
 	return path
 }
 
+// What TestOrdinaryUser tells the program that it starts.
+const (
+	runscEnv = "LATHE_TEST_RUNSC"
+	guestEnv = "LATHE_TEST_GUEST"
+)
+
 var guest = sync.OnceValues(func() ([]byte, error) {
+	if path := os.Getenv(guestEnv); path != "" {
+		return os.ReadFile(path)
+	}
 	dir, err := os.MkdirTemp("", "guest")
 	if err != nil {
 		return nil, err
@@ -140,7 +165,7 @@ var guest = sync.OnceValues(func() ([]byte, error) {
 	return os.ReadFile(path)
 })
 
-func buildGuest(t *testing.T) []byte {
+func buildGuest(t testing.TB) []byte {
 	t.Helper()
 	g, err := guest()
 	if err != nil {
@@ -428,7 +453,10 @@ func TestUnavailable(t *testing.T) {
 func TestCheck(t *testing.T) {
 	for name, dir := range roots(t) {
 		t.Run(name, func(t *testing.T) {
-			found := newBackend(t, dir).Check(t.Context())
+			b := newBackend(t, dir)
+			p := sandboxtest.Start(t, b, nil)
+			found := b.Check(t.Context())
+			p.Must(t, "import json, sqlite3") // checking leaves what runs alone
 			names := map[string]sandbox.Finding{}
 			for _, f := range found {
 				t.Logf("%s: %s: %s (%s)", f.Level, f.Name, f.Detail, f.Mend)
@@ -444,6 +472,28 @@ func TestCheck(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestNewImage: a gateway goes on with the newest image when the one that it started with has been removed.
+func TestNewImage(t *testing.T) {
+	images := t.TempDir()
+	link := filepath.Join(images, "python")
+	version := func(name string) string {
+		dir := filepath.Join(images, name, "rootfs/usr/bin")
+		if err := errors.Join(os.MkdirAll(dir, 0o755), os.WriteFile(filepath.Join(dir, "python3"), nil, 0o755),
+			os.Symlink(name, link+".new"), os.Rename(link+".new", link)); err != nil {
+			t.Fatal(err)
+		}
+		return filepath.Join(images, name)
+	}
+	first := version("python-1")
+	b := newBackend(t, link)
+	sandboxtest.Start(t, b, nil)
+	version("python-2")
+	if err := os.RemoveAll(first); err != nil {
+		t.Fatal(err)
+	}
+	sandboxtest.Start(t, b, nil)
 }
 
 // TestProcessor: the limit is in force. Without it the kernel would have no reason to hold the sandbox back.
@@ -462,6 +512,42 @@ func TestProcessor(t *testing.T) {
 	}
 	if !bytes.Contains(stat, []byte("nr_throttled ")) || bytes.Contains(stat, []byte("nr_throttled 0\n")) {
 		t.Errorf("it was never held back:\n%s", stat)
+	}
+}
+
+// TestTerminal: the processes of a sandbox are in sessions of their own, so that no terminal's signal reaches them.
+func TestTerminal(t *testing.T) {
+	state := t.TempDir()
+	sandboxtest.Start(t, openBackend(t, anyRoot(t), state), nil).Must(t, "1")
+	own, err := unix.Getsid(0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen := 0
+	for _, l := range leftovers(t, state) {
+		rest, ok := strings.CutPrefix(l, "/proc/")
+		pid, _, _ := strings.Cut(rest, "/")
+		n, err := strconv.Atoi(pid)
+		if !ok || err != nil {
+			continue
+		}
+		sid, err := unix.Getsid(n)
+		if err != nil {
+			continue // it has just ended
+		}
+		// proc_pid_stat(5): the terminal is the fifth field after the name in parentheses.
+		stat, err := os.ReadFile(filepath.Join("/proc", pid, "stat"))
+		if err != nil {
+			continue
+		}
+		fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))
+		if sid == own || len(fields) < 5 || fields[4] != "0" {
+			t.Errorf("session %d, terminal %q: %s", sid, fields, l)
+		}
+		seen++
+	}
+	if seen < 2 {
+		t.Errorf("only %d processes", seen)
 	}
 }
 

@@ -97,6 +97,22 @@ func (p process) wait(ctx context.Context) error {
 
 func (p process) close() { unix.Close(p.fd) }
 
+// killMarked ends every process with the argument mark. It looks again until there is none: a runsc that is just starting a sandbox may
+// have got further meanwhile.
+func killMarked(ctx context.Context, mark string) (ended int, err error) {
+	for ctx.Err() == nil {
+		found := findProcesses(mark)
+		if len(found) == 0 {
+			return ended, nil
+		}
+		ended += len(found)
+		if err := killAll(ctx, found); err != nil {
+			return ended, err
+		}
+	}
+	return ended, context.Cause(ctx)
+}
+
 // killAll ends all of them at once and waits for all.
 func killAll(ctx context.Context, ps []process) error {
 	for _, p := range ps {

@@ -87,11 +87,9 @@ const guestDir = "/.lathe"
 // cpuPeriod is the kernel's default, in microseconds.
 const cpuPeriod = 100_000
 
-// capabilities are what the guest needs: to run code as another user (setuid, setgid, setpcap), to end it (kill), to set its limits
-// (sys_resource, sys_ptrace), and to pass folders that belong to it (dac_override, chown). Code gets none: the guest empties the bounding set.
-var capabilities = []string{
-	"CAP_CHOWN", "CAP_DAC_OVERRIDE", "CAP_KILL", "CAP_SETGID", "CAP_SETUID", "CAP_SETPCAP", "CAP_SYS_PTRACE", "CAP_SYS_RESOURCE",
-}
+// capabilities are what the guest needs: to run code as another user (setuid, setgid), to empty the bounding set for it (setpcap), to end
+// it (kill), and to raise its limits again from one call to the next (sys_resource). Code gets none.
+var capabilities = []string{"CAP_KILL", "CAP_SETGID", "CAP_SETUID", "CAP_SETPCAP", "CAP_SYS_RESOURCE"}
 
 // specInput is what a spec is made of beside the caller's sandbox.Spec.
 type specInput struct {

@@ -86,7 +86,7 @@ func (l *Link) run(ctx context.Context, req request, sink func(sandbox.Output)) 
 		<-slot
 		return nil, l.notStarted(err)
 	}
-	return l.follow(ctx, p, req.timeout, sink)
+	return l.follow(ctx, p, req, sink)
 }
 
 // send registers a call and hands its frame to the writer.
@@ -120,7 +120,7 @@ func (l *Link) send(ctx context.Context, req request, slot chan struct{}) (*pend
 }
 
 // follow passes output on until the call is over, and stops it when ctx ends.
-func (l *Link) follow(ctx context.Context, p *pending, timeout time.Duration, sink func(sandbox.Output)) (*sandbox.Result, error) {
+func (l *Link) follow(ctx context.Context, p *pending, req request, sink func(sandbox.Output)) (*sandbox.Result, error) {
 	cancelled, left := ctx.Done(), false
 	overdue := time.NewTimer(startTime)
 	defer overdue.Stop()
@@ -130,7 +130,8 @@ func (l *Link) follow(ctx context.Context, p *pending, timeout time.Duration, si
 		over := p.deliver(sink)
 		switch {
 		case over && left:
-			return nil, ctx.Err()
+			r, _ := p.outcome()
+			return r, ctx.Err()
 		case over:
 			return p.outcome()
 		}
@@ -140,8 +141,8 @@ func (l *Link) follow(ctx context.Context, p *pending, timeout time.Duration, si
 			started = nil
 			switch {
 			case left:
-			case timeout > 0:
-				overdue.Reset(timeout + slack)
+			case req.timeout > 0:
+				overdue.Reset(req.timeout + slack)
 			default:
 				overdue.Stop()
 			}
@@ -153,7 +154,8 @@ func (l *Link) follow(ctx context.Context, p *pending, timeout time.Duration, si
 			l.tell(proto.Kill, p.id)
 		case <-leave:
 			l.abandon(p)
-			return nil, ctx.Err()
+			// It was told to kill; whether it has is not known yet.
+			return &sandbox.Result{Status: sandbox.StatusInterrupted, KernelRestarted: req.kind == sandbox.Python}, ctx.Err()
 		case <-overdue.C:
 			l.end(errors.New("the guest does not end the call"))
 		case <-l.done:

@@ -20,10 +20,10 @@ import (
 	"github.com/lathe-gateway/lathe/internal/sandbox"
 )
 
-// How long the guest may take beyond what a call allows. The guest itself kills half a second after an interrupt.
+// How long the guest may take beyond what a call allows. The guest itself kills 600 ms after an interrupt.
 const (
 	cancelTime = 900 * time.Millisecond // from the end of ctx until Exec returns
-	killAfter  = 700 * time.Millisecond // from the end of ctx until the host asks for SIGKILL
+	killAfter  = 800 * time.Millisecond // from the end of ctx until the host asks for SIGKILL
 	slack      = 10 * time.Second       // beyond a call's time, and for an abandoned call to end
 	startTime  = 90 * time.Second       // until a call is acknowledged, the start of an interpreter included
 )

@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -16,8 +17,8 @@ import (
 )
 
 // Hostile runs what code in a sandbox must not be able to do. It is for backends that isolate, which the fake does not. newBackend is
-// called for each group of tests; the backend is closed at the end of the group.
-func Hostile(t *testing.T, newBackend func(t *testing.T) sandbox.Backend) {
+// called for each group of tests; the backend is closed at the end of the group. With names, only those groups run.
+func Hostile(t *testing.T, newBackend func(t *testing.T) sandbox.Backend, only ...string) {
 	t.Helper()
 	groups := map[string]func(*testing.T, sandbox.Backend){
 		"Files": testFiles, "Processes": testProcesses, "Network": testNetwork, "Sockets": testSockets, "Neighbours": testNeighbours,
@@ -26,6 +27,9 @@ func Hostile(t *testing.T, newBackend func(t *testing.T) sandbox.Backend) {
 		"Guest": testGuest, "Rights": testRights, "Setuid": testSetuid, "ReadOnly": testReadOnly, "Nodes": testNodes,
 	}
 	for name, test := range groups {
+		if len(only) > 0 && !slices.Contains(only, name) {
+			continue
+		}
 		t.Run(name, func(t *testing.T) {
 			b := newBackend(t)
 			t.Cleanup(func() {
@@ -322,7 +326,7 @@ func testOutlive(t *testing.T, b sandbox.Backend) {
 			if took := time.Since(began); took > 15*time.Second {
 				t.Errorf("it ended after %v", took)
 			}
-			p.stopped(t, "beat")
+			p.stopped(t)
 			p.usable(t)
 		})
 	}

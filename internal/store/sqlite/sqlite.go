@@ -61,8 +61,7 @@ func Open(ctx context.Context, path string) (*Store, error) {
 		err = s.migrate(ctx)
 	}
 	if err != nil {
-		s.Close()
-		return nil, fmt.Errorf("open database %s: %w", path, err)
+		return nil, errors.Join(fmt.Errorf("open database %s: %w", path, err), s.Close())
 	}
 	return s, nil
 }
@@ -144,7 +143,7 @@ func (s *Store) inTx(ctx context.Context, fn func(*sql.Tx) error) error {
 	if err != nil {
 		return err
 	}
-	defer tx.Rollback() // does nothing after Commit
+	defer func() { _ = tx.Rollback() }() // does nothing after Commit
 	if err := fn(tx); err != nil {
 		return err
 	}
