@@ -222,8 +222,8 @@ func TestCallsRunInOrderOfArrival(t *testing.T) {
 	running := make(chan struct{})
 	done := make(chan error, 3)
 	go func() {
-		_, err := first.Run(t.Context(), tool.Call{Tool: tool.Python, Code: "print('go', flush=True)\nimport os, time\nwhile not os.path.exists('go'): time.sleep(.01)\norder.append(0)"},
-			func(tool.Chunk) { close(running) })
+		code := "print('go', flush=True)\nimport os, time\nwhile not os.path.exists('go'): time.sleep(.01)\norder.append(0)"
+		_, err := first.Run(t.Context(), tool.Call{Tool: tool.Python, Code: code}, func(tool.Chunk) { close(running) })
 		done <- err
 	}()
 	<-running
@@ -261,8 +261,8 @@ func TestCancelledRunIsCapturedAndLeavesTheContainerUsable(t *testing.T) {
 	w := b.open(turn.Hosted{})
 	python(t, w, "x = 1")
 	ctx, cancel := context.WithCancel(t.Context())
-	_, err := w.Run(ctx, tool.Call{Tool: tool.Python, Code: "open('half', 'w').write('made')\nprint('now', flush=True)\nimport time\ntime.sleep(600)"},
-		func(tool.Chunk) { cancel() })
+	code := "open('half', 'w').write('made')\nprint('now', flush=True)\nimport time\ntime.sleep(600)"
+	_, err := w.Run(ctx, tool.Call{Tool: tool.Python, Code: code}, func(tool.Chunk) { cancel() })
 	if !errors.Is(err, context.Canceled) {
 		t.Fatalf("cancelled run: %v", err)
 	}

@@ -275,7 +275,9 @@ func (e *entry) writePart(n newFile) (part string, err error) {
 
 func volumeError(err error) error {
 	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
-		return &turn.Error{Kind: turn.KindTooLarge, Param: "file", Message: "the container's disk is full; delete files in it, or use another container", Cause: err}
+		return &turn.Error{
+			Kind: turn.KindTooLarge, Param: "file", Message: "the container's disk is full; delete files in it, or use another container", Cause: err,
+		}
 	}
 	if errors.Is(err, fs.ErrNotExist) {
 		return &turn.Error{Kind: turn.KindConflict, Message: "a program changed the folder while the file was put into it; try again", Cause: err}

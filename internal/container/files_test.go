@@ -33,7 +33,8 @@ func TestUploadsIntoAContainer(t *testing.T) {
 		t.Errorf("foreseen %+v (-want +got):\n%s", foreseen, diff)
 	}
 	w := b.open(h)
-	out := python(t, w, "import os\nprint(sorted(os.listdir('.')), open('a.csv').read(), open('a (2).csv').read())\nopen('b.csv', 'w')\nopen('a.csv', 'a').write('!')\nNone")
+	out := python(t, w, "import os\nprint(sorted(os.listdir('.')), open('a.csv').read(), open('a (2).csv').read())\n"+
+		"open('b.csv', 'w')\nopen('a.csv', 'a').write('!')\nNone")
 	if text(out) != "['a (2).csv', 'a.csv'] one two\n" {
 		t.Errorf("the program sees %q", text(out))
 	}
@@ -47,7 +48,8 @@ func TestUploadsIntoAContainer(t *testing.T) {
 		t.Errorf("foreseen the second time (-want +got):\n%s", diff)
 	}
 	w = b.open(h)
-	if out := python(t, w, "print(sorted(os.listdir('.')), open('a.csv').read())"); text(out) != "['a (2).csv', 'a.csv', 'b.csv'] one!\n" || len(out.Files) > 0 {
+	out = python(t, w, "print(sorted(os.listdir('.')), open('a.csv').read())")
+	if text(out) != "['a (2).csv', 'a.csv', 'b.csv'] one!\n" || len(out.Files) > 0 {
 		t.Errorf("after the second turn: %q, files %v", text(out), out.Files)
 	}
 	// A new file of a name that the program has taken.
@@ -310,7 +312,8 @@ func TestDiskFull(t *testing.T) {
 		t.Skipf("plain folders have no disk limit here: %v", b.volumes.why)
 	}
 	w := b.open(turn.Hosted{})
-	out := python(t, w, "try:\n  with open('big', 'wb') as f:\n    while True: f.write(b'x' * (1 << 20))\nexcept OSError as e: print(e.errno)")
+	out := python(t, w, "try:\n  with open('big', 'wb') as f:\n    while True: f.write(b'x' * (1 << 20))\n"+
+		"except OSError as e: print(e.errno)")
 	if text(out) != "28\n" {
 		t.Errorf("filling the disk: %q", text(out))
 	}
@@ -319,7 +322,8 @@ func TestDiskFull(t *testing.T) {
 	must(t, err)
 	_, err = b.PutFile(ctx, w.Container().ID, "more", st)
 	wantKind(t, "upload to a full disk", err, turn.KindTooLarge, "disk is full")
-	out = python(t, w, "import os\nos.remove('big')\nn = 0\ntry:\n  while True:\n    os.close(os.open(f'{n}', os.O_CREAT)); n += 1\nexcept OSError as e: print(e.errno, n > 1000)")
+	out = python(t, w, "import os\nos.remove('big')\nn = 0\ntry:\n  while True:\n    os.close(os.open(f'{n}', os.O_CREAT)); n += 1\n"+
+		"except OSError as e: print(e.errno, n > 1000)")
 	if text(out) != "28 True\n" {
 		t.Errorf("using up the inodes: %q", text(out))
 	}

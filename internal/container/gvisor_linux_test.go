@@ -77,7 +77,9 @@ func (p place) open(edit func(*Config)) (*Manager, func() error, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	cfg := Config{Store: db, Blobs: blobs, Backend: backend, Dir: filepath.Join(p.Dir, "containers"), Limits: sandbox.Defaults(), Reserve: -1, MaxLive: 8}
+	cfg := Config{
+		Store: db, Blobs: blobs, Backend: backend, Dir: filepath.Join(p.Dir, "containers"), Limits: sandbox.Defaults(), Reserve: -1, MaxLive: 8,
+	}
 	cfg.Limits.Disk = 64 << 20
 	if edit != nil {
 		edit(&cfg)

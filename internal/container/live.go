@@ -99,7 +99,7 @@ func (e *entry) boots(ctx context.Context) (*live, error) {
 	e.mu.Lock()
 	ended := e.ended
 	if ended == nil {
-		ended = context.Cause(e.m.ctx)
+		ended = context.Cause(e.m.ctx) //nolint:contextcheck // that of the Manager: the sandbox outlives the request
 	}
 	if ended == nil {
 		e.live = l
@@ -108,7 +108,7 @@ func (e *entry) boots(ctx context.Context) (*live, error) {
 	if ended != nil { // meanwhile
 		return nil, errors.Join(ended, sb.Close())
 	}
-	e.m.wg.Go(func() { e.watch(l) }) //nolint:contextcheck // it outlives the request
+	e.m.wg.Go(func() { e.watch(l) })
 	return l, nil
 }
 

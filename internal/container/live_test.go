@@ -151,6 +151,7 @@ func TestCapOnLiveSandboxes(t *testing.T) {
 		t.Error("no Retry-After")
 	}
 	must(t, oldest.Close(), newer.Close())
+	b.slots.wait = patience
 	python(t, third, "1")
 	if live(oldest) || !live(newer) {
 		t.Errorf("oldest is live: %v, newer: %v; want the longest idle one freed", live(oldest), live(newer))
@@ -179,8 +180,8 @@ func TestCancelThatCostsTheInterpreter(t *testing.T) {
 	b := newBench(t, nil)
 	w := b.open(turn.Hosted{})
 	ctx, cancel := context.WithCancel(t.Context())
-	_, err := w.Run(ctx, tool.Call{Tool: tool.Python, Code: "import signal, time\nsignal.signal(signal.SIGINT, signal.SIG_IGN)\nprint('now', flush=True)\nwhile True: time.sleep(1)"},
-		func(tool.Chunk) { cancel() })
+	code := "import signal, time\nsignal.signal(signal.SIGINT, signal.SIG_IGN)\nprint('now', flush=True)\nwhile True: time.sleep(1)"
+	_, err := w.Run(ctx, tool.Call{Tool: tool.Python, Code: code}, func(tool.Chunk) { cancel() })
 	if !errors.Is(err, context.Canceled) {
 		t.Fatalf("cancelled run: %v", err)
 	}

@@ -114,7 +114,9 @@ func (c *collector) outputs(dropped int64) []turn.Output {
 		}
 	}
 	if dropped > 0 {
-		out = append(out, turn.Output{Text: fmt.Sprintf("\n[... %d more bytes were printed beyond the limit of a call and dropped ...]\n", dropped)})
+		out = append(out, turn.Output{
+			Text: fmt.Sprintf("\n[... %d more bytes were printed beyond the limit of a call and dropped ...]\n", dropped),
+		})
 	}
 	return out
 }

@@ -26,7 +26,8 @@ func TestImagesBecomeFiles(t *testing.T) {
 	outputs := col.outputs(0)
 	made, err := e.keepImages(t.Context(), outputs)
 	must(t, err)
-	if len(made) != 1 || !made[0].Shown || made[0].Name != made[0].ID+".png" || outputs[1].FileID != made[0].ID || b.content(made[0]) != string(png) {
+	if len(made) != 1 || !made[0].Shown || made[0].Name != made[0].ID+".png" || outputs[1].FileID != made[0].ID ||
+		b.content(made[0]) != string(png) {
 		t.Fatalf("made %+v", made)
 	}
 	want := []turn.Output{{Text: "before\n"}, {MIME: "image/png", Data: png, FileID: made[0].ID}, {Text: "after\n"}, {Text: "42"}}

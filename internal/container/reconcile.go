@@ -13,8 +13,9 @@ import (
 	"github.com/lathe-gateway/lathe/internal/store"
 )
 
-// Reconcile brings everything in line after earlier processes, whatever way they ended: no mount or loop device is left below Config.Dir, no folder without a container, no bytes without a file, and no container counts as live. It reconciles the Backend first,
-// since sandboxes hold mounts. Call it once, before the first request.
+// Reconcile brings everything in line after earlier processes, whatever way they ended: no mount or loop device is left below Config.Dir,
+// no folder without a container, no bytes without a file, and no container counts as live. It reconciles the Backend first, since
+// sandboxes hold mounts. Call it once, before the first request.
 func (m *Manager) Reconcile(ctx context.Context) error {
 	if err := m.Backend.Reconcile(ctx); err != nil {
 		return fmt.Errorf("reconcile sandboxes: %w", err)

@@ -70,7 +70,7 @@ func (l *look) walk(prefix string, depth int) error {
 	}
 }
 
-// ofFolder forgives folders that are gone or unreadable: programs may do that to their own. Without the first one there is no volume.
+// ofFolder forgives what is gone or unreadable below the first folder: programs may do that to their own.
 func (l *look) ofFolder(err error, depth int) error {
 	if depth > 0 {
 		return nil
@@ -87,8 +87,10 @@ func (l *look) entry(prefix, name string, depth int) error {
 		return nil // what is too deep is left out alone; walk sees to the rest
 	}
 	info, err := l.root.Lstat(prefix + name)
+	if err != nil {
+		return l.ofFolder(err, depth+1) // gone meanwhile
+	}
 	switch {
-	case err != nil: // gone meanwhile
 	case info.Mode().IsRegular():
 		l.files[prefix+name] = stampOf(info)
 	case info.IsDir():

@@ -40,7 +40,9 @@ func TestLookTakesRegularFilesOnly(t *testing.T) {
 	t.Parallel()
 	outside, dir := t.TempDir(), t.TempDir()
 	write(t, filepath.Join(outside, "secret"), "host")
-	for _, name := range []string{"a.csv", "sub/b.csv", "sub/deep/c", "with space ü", ".hidden", ".cache/x", "sub/.git/config", "__pycache__/m.pyc"} {
+	for _, name := range []string{
+		"a.csv", "sub/b.csv", "sub/deep/c", "with space ü", ".hidden", ".cache/x", "sub/.git/config", "__pycache__/m.pyc",
+	} {
 		write(t, filepath.Join(dir, name), "x")
 	}
 	must(t,

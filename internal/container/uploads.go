@@ -55,9 +55,13 @@ func (u *Uploads) Stage(ctx context.Context, r io.Reader) (*Staged, error) {
 	case ctx.Err() != nil:
 		return nil, context.Cause(ctx)
 	case errors.Is(err, blob.ErrTooLarge), isTooLarge(src.err):
-		return nil, &turn.Error{Kind: turn.KindTooLarge, Param: "file", Message: fmt.Sprintf("the file is larger than %s, the most that this server takes", size(u.maxFile))}
+		return nil, &turn.Error{
+			Kind: turn.KindTooLarge, Param: "file", Message: "the file is larger than " + size(u.maxFile) + ", the most that this server takes",
+		}
 	case src.err != nil:
-		return nil, &turn.Error{Kind: turn.KindInvalid, Param: "file", Message: "the upload ended before the file did; send it again", Cause: src.err}
+		return nil, &turn.Error{
+			Kind: turn.KindInvalid, Param: "file", Message: "the upload ended before the file did; send it again", Cause: src.err,
+		}
 	}
 	return nil, err
 }
@@ -225,7 +229,8 @@ func (u *Uploads) Content(ctx context.Context, id string) (name, mimeType string
 	}
 	if f.Bytes > u.maxDocument {
 		return "", "", nil, &turn.Error{Kind: turn.KindTooLarge, Message: fmt.Sprintf(
-			"file %s has %s; at most %s can be put into a prompt: give it to the code interpreter's container instead", id, size(f.Bytes), size(u.maxDocument))}
+			"file %s has %s; at most %s can be put into a prompt: give it to the code interpreter's container instead",
+			id, size(f.Bytes), size(u.maxDocument))}
 	}
 	r, err := u.blobs.Open(ctx, f.Project, f.SHA256)
 	if err != nil {

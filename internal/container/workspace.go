@@ -204,7 +204,9 @@ func (w *workspace) exec(ctx context.Context, call sandbox.Call, col *collector)
 		case notStarted && !again:
 			continue
 		case notStarted:
-			return nil, &turn.Error{Kind: turn.KindOverloaded, RetryAfter: 5 * time.Second, Message: "the sandbox did not start the code; try again", Cause: err}
+			return nil, &turn.Error{
+				Kind: turn.KindOverloaded, RetryAfter: 5 * time.Second, Message: "the sandbox did not start the code; try again", Cause: err,
+			}
 		}
 		if w.takeRestarted() {
 			w.note(noteRestarted)
@@ -213,7 +215,9 @@ func (w *workspace) exec(ctx context.Context, call sandbox.Call, col *collector)
 			return &sandbox.Result{Status: sandbox.StatusKilled, ExitCode: 137, Error: fmt.Sprintf(
 				"the program was killed: it needed more than the %s of memory that it may use", size(w.memory()))}, nil
 		}
-		return nil, w.ran(&turn.Error{Kind: turn.KindInternal, Message: "the sandbox failed while the code ran; the container's files are kept", Cause: err})
+		return nil, w.ran(&turn.Error{
+			Kind: turn.KindInternal, Message: "the sandbox failed while the code ran; the container's files are kept", Cause: err,
+		})
 	}
 }
 

@@ -26,8 +26,10 @@ var (
 	kernelSource = wireSource + displaySource + mainSource
 )
 
-// kernelStub reads the kernel's source from fd 3, where requests follow it.
-const kernelStub = `import os
+// kernelStub reads the kernel's source from fd 3, where requests follow it. Until the kernel has started, nothing is imported from the
+// working directory: a file of a user's that is called random.py would keep it from starting.
+const kernelStub = `import os, sys
+sys.path[:] = filter(None, sys.path)
 n = int.from_bytes(os.read(3, 4), "big")
 s = b""
 while len(s) < n:
@@ -315,7 +317,9 @@ func (k *kernel) listen(procs *processes, pipe *os.File) {
 	for {
 		f, err := r.Next()
 		if err == nil {
-			k.tap.drain()
+			if f.Type != proto.Hello && f.Type != proto.Started {
+				k.tap.drain()
+			}
 			err = k.handle(f)
 		}
 		if err != nil {

@@ -84,6 +84,8 @@ class Plain:
     flavour = b"plain"
 
     def __init__(self, figures):
+        for name in ("ast", "linecache", "traceback"):  # now, since a file of the user's may have such a name
+            __import__(name)
         self.figures, self.count, self.flags, self.loop = figures, 0, 0, None
         main = types.ModuleType("__main__")
         main.__builtins__ = builtins
@@ -255,13 +257,20 @@ def ipython(figures):
     return Engine()
 
 
-def cell(engine, figures, code, where, env):
-    global cell_env
-    for name in cell_env:
-        if name not in env:
+def environment(env):
+    """Sets a call's variables in the place of those of the call before."""
+    global outer
+    for name, value in outer.items():
+        if value is None:
             os.environ.pop(name, None)
+        else:
+            os.environ[name] = value
+    outer = {name: os.environ.get(name) for name in env}
     os.environ.update(env)
-    cell_env = env
+
+
+def cell(engine, figures, code, where, env):
+    environment(env)
     reserve.take()
     if where:
         os.chdir(where)
@@ -271,11 +280,16 @@ def cell(engine, figures, code, where, env):
     try:
         wire.busy = True
         wire.send(STARTED)
-        error = engine.run(code)
+        try:
+            error = engine.run(code)
+        except Exception as broken:
+            # The engine catches what a cell raises, so this is its own: a program has broken it, and every later cell would end here.
+            lose("the interpreter no longer works: " + describe(broken))
         if wire.alive:
             with UserCode():
                 wire.check()
                 figures.flush()
+            replaced()
     except BaseException as late:
         # An interrupt that the engine did not catch, or a figure that cannot be drawn.
         wire.running = False
@@ -285,6 +299,13 @@ def cell(engine, figures, code, where, env):
     finally:
         wire.running = wire.busy = wire.pending = False
     return verdict(error)
+
+
+def lose(why):
+    """Gives this interpreter up; the guest starts another one."""
+    if wire.alive:
+        wire.text(STDERR, why + "\n")
+    os._exit(70)
 
 
 def warm(engine, modules):
@@ -322,6 +343,7 @@ def serve():
         engine = ipython(figures)
     except ImportError:
         engine = Plain(figures)
+    sys.path.insert(0, "")  # see kernelStub
     wire.send(HELLO, engine.flavour)
     pid = os.getpid()
     while True:
@@ -340,20 +362,24 @@ def serve():
             done = b"error", 1, describe(error)
         try:
             flush()
+            sound = pipes.mend()
         finally:
             if os.getpid() != pid:  # a fork that came back out of the cell
                 os._exit(done[1])
+        if not sound:
+            lose("the interpreter's output was closed for good")
         status, code, text = done
         wire.send(RESULT, b"%s\0%d\0%s" % (status, code, text[:4096].encode("utf-8", "backslashreplace")))
 
 
-cell_env = {}
+outer = {}  # what the variables of the last call were before it
 reserve = Reserve()
 wire = Wire()
 os.register_at_fork(after_in_child=wire.forked)
 signal.signal(signal.SIGINT, wire.interrupted)
 OUT = sys.stdout = sys.__stdout__ = Stream(1)
 ERR = sys.stderr = sys.__stderr__ = Stream(2)
+pipes = Pipes()
 sys.argv = [""]
 builtins.input = no_input
 try:

@@ -1,6 +1,7 @@
 package guest
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"os"
@@ -198,8 +199,7 @@ func (ps *processes) killAll() {
 func (ps *processes) await(p *process) {
 	for {
 		// WNOWAIT, so that the pid cannot be reused before the lock is held and everybody knows that it is gone.
-		err := waitExited(p.pid)
-		if err != unix.EINTR {
+		if err := waitExited(p.pid); !errors.Is(err, unix.EINTR) {
 			break
 		}
 	}
@@ -207,7 +207,7 @@ func (ps *processes) await(p *process) {
 	defer ps.mu.Unlock()
 	var status syscall.WaitStatus
 	for {
-		if _, err := syscall.Wait4(p.pid, &status, 0, nil); err != syscall.EINTR {
+		if _, err := syscall.Wait4(p.pid, &status, 0, nil); !errors.Is(err, syscall.EINTR) {
 			break
 		}
 	}

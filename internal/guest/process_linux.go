@@ -102,7 +102,7 @@ func setLimits(pid int, l proto.Limits, isolate bool) error {
 
 // ignoreGone: a program that has already ended needs no limits.
 func ignoreGone(err error) error {
-	if err == unix.ESRCH {
+	if errors.Is(err, unix.ESRCH) {
 		return nil
 	}
 	return err
@@ -118,7 +118,7 @@ func (ps *processes) reapAll() {
 		for {
 			var status syscall.WaitStatus
 			pid, err := syscall.Wait4(-1, &status, syscall.WNOHANG, nil)
-			if err == syscall.EINTR {
+			if errors.Is(err, syscall.EINTR) {
 				continue
 			}
 			if pid <= 0 {

@@ -1,6 +1,7 @@
 package guest
 
 import (
+	"errors"
 	"os"
 	"sync"
 	"syscall"
@@ -103,7 +104,7 @@ func (t *tap) follow(pipe *os.File, stream proto.Stream) {
 		err := conn.Read(func(fd uintptr) bool {
 			var err error
 			n, err = t.readOnce(fd, stream)
-			return err != syscall.EAGAIN
+			return !errors.Is(err, syscall.EAGAIN)
 		})
 		if err != nil || n <= 0 {
 			return
@@ -118,7 +119,7 @@ func (t *tap) readOnce(fd uintptr, stream proto.Stream) (int, error) {
 	defer t.mu.Unlock()
 	for {
 		n, err := unix.Read(int(fd), t.buf)
-		if err == syscall.EINTR {
+		if errors.Is(err, syscall.EINTR) {
 			continue
 		}
 		if n > 0 && t.to != nil {

@@ -147,8 +147,43 @@ class Stream(io.TextIOWrapper):
         return super().write(text)
 
 
+class Pipes:
+    """What the guest reads of fds 1 and 2, kept apart from them: a cell that closed or redirected them must not silence those after it."""
+
+    def __init__(self):
+        import fcntl
+        self.kept = [(fd, fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, 200), self.identity(fd)) for fd in (1, 2)]
+
+    @staticmethod
+    def identity(fd):
+        try:
+            found = os.fstat(fd)
+            return found.st_dev, found.st_ino
+        except OSError:
+            return None
+
+    def mend(self):
+        """Puts both back, and sys.stdout and sys.stderr where they can no longer be written to. False means that it cannot be done."""
+        for fd, kept, was in self.kept:
+            if self.identity(kept) != was:
+                return False
+            if self.identity(fd) != was:
+                os.dup2(kept, fd)
+        for name, own in (("stdout", OUT), ("stderr", ERR)):
+            stream = getattr(sys, name, None)
+            if stream is not own and (not hasattr(stream, "write") or getattr(stream, "closed", False)):
+                setattr(sys, name, own)
+        return not (OUT.closed or ERR.closed)
+
+
+def replaced():
+    """Tells of a sys.stdout that keeps what is printed to itself: with it calls seem to print nothing, for as long as it stands."""
+    if isinstance(getattr(sys, "stdout", None), io.StringIO):
+        wire.text(STDERR, "[sys.stdout is a StringIO and takes what is printed; undo: sys.stdout = sys.__stdout__]\n")
+
+
 def flush():
-    for stream in (sys.stdout, sys.stderr, OUT, ERR):
+    for stream in (getattr(sys, "stdout", None), getattr(sys, "stderr", None), OUT, ERR):
         try:
             stream.flush()
         except Exception:

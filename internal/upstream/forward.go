@@ -27,7 +27,8 @@ type buffer [32 << 10]byte
 var buffers = sync.Pool{New: func() any { return new(buffer) }}
 
 // Forward sends a client's request up as it is: only the value of model changes, and only where Config.Model is another; the client's
-// credentials are replaced by the gateway's. The answer's status, headers and bytes go back as they come, errors included.
+// credentials are replaced by the gateway's. The answer's status, headers and bytes go back as they come, errors included, but for
+// redirects and for headers that are about the gateway's own account or host (notReturned).
 //
 // An answer that breaks off in the middle panics with http.ErrAbortHandler, so that the client sees it break off too.
 func (c *Client) Forward(ctx context.Context, w http.ResponseWriter, in provider.Forward) error {
@@ -54,6 +55,10 @@ func (c *Client) Forward(ctx context.Context, w http.ResponseWriter, in provider
 	watch.read(res.Body)
 	if res.StatusCode >= http.StatusBadRequest {
 		return c.forwardError(w, watch, res)
+	}
+	if res.StatusCode >= http.StatusMultipleChoices {
+		// A client that followed it would go past the gateway, to an address that is often not even its own to know.
+		return c.statusError("", &http.Response{StatusCode: res.StatusCode, Header: res.Header, Body: io.NopCloser(watch)})
 	}
 	downHeaders(w.Header(), res.Header)
 	w.WriteHeader(res.StatusCode)
@@ -131,9 +136,13 @@ func upHeaders(to, from http.Header) {
 	}
 }
 
-// notReturned are the headers of an answer that belong to one connection.
+// notReturned are the headers of an answer that belong to one connection, those that tell of the gateway's own account (its session
+// cookies would be shared by all clients), and those that a client would take for rules of the gateway's host.
 var notReturned = map[string]bool{
 	"Connection": true, "Keep-Alive": true, "Proxy-Authenticate": true, "Te": true, "Trailer": true, "Transfer-Encoding": true, "Upgrade": true,
+	"Set-Cookie": true, "Set-Cookie2": true, "Authorization": true, "X-Api-Key": true, "Api-Key": true, "Www-Authenticate": true,
+	"Openai-Organization": true, "Openai-Project": true, "Anthropic-Organization-Id": true, "Anthropic-Workspace-Id": true,
+	"Alt-Svc": true, "Strict-Transport-Security": true, "Public-Key-Pins": true, "Clear-Site-Data": true, "Nel": true, "Report-To": true,
 }
 
 // downHeaders copies an answer's headers. Where the gateway has given the request an id already, the server's stands beside it.

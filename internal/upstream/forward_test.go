@@ -112,6 +112,28 @@ func TestForwardKeepsBytes(t *testing.T) {
 	}
 }
 
+// What is about the gateway's account, or would be taken for the gateway's host, does not go to clients: success or not.
+func TestForwardKeepsOwnHeaders(t *testing.T) {
+	for _, status := range []int{200, 401} {
+		s := up.Start(t, up.Answer{Status: status, Body: "{}", Header: http.Header{
+			"Set-Cookie": {"__cf_bm=1"}, "Openai-Organization": {"org"}, "Openai-Project": {"p"}, "Www-Authenticate": {"Bearer"},
+			"Strict-Transport-Security": {"max-age=1"}, "Alt-Svc": {"h3=\":443\""}, "X-Api-Key": {"theirs"}, "Openai-Version": {"1"},
+		}})
+		c := newClient(t, Config{BaseURL: s.BaseURL(), APIKey: "theirs"})
+		res := send(t, gateway(t, c).URL, `{"model":"m"}`, nil)
+		for name := range res.Header {
+			switch name {
+			case "Openai-Version", "X-Request-Id", "X-Upstream-Request-Id", "Date", "Content-Length", "Content-Type":
+			default:
+				t.Errorf("status %d: %s came back", status, name)
+			}
+		}
+		if res.StatusCode != status || res.Header.Get("Openai-Version") != "1" {
+			t.Errorf("status %d: %v", res.StatusCode, res.Header)
+		}
+	}
+}
+
 func TestForwardStreams(t *testing.T) {
 	proceed := make(chan struct{})
 	s := up.Start(t, up.Do(up.Text("one"), up.Wait(proceed), up.Text("two")))
@@ -142,7 +164,7 @@ func TestForwardErrors(t *testing.T) {
 	}{
 		{"429 as it came", up.RateLimited(7), 429, `"rate_limit_exceeded"`},
 		{"500 without JSON", up.Answer{Status: 500, Body: "oops"}, 500, "oops"},
-		{"redirect as it came", up.Answer{Status: 307, Header: http.Header{"Location": {"http://example.com/"}}}, 307, ""},
+		{"a redirect is not passed on", up.Answer{Status: 307, Header: http.Header{"Location": {"http://10.0.0.1/"}}}, 502, "base_url"},
 		{"a key in it is taken out", up.Fail(401, "bad key "+key+"."), 401, "bad key [redacted]."},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -152,6 +174,9 @@ func TestForwardErrors(t *testing.T) {
 			body, err := io.ReadAll(res.Body)
 			if err != nil || res.StatusCode != tc.status || !strings.Contains(string(body), tc.want) || strings.Contains(string(body), key) {
 				t.Errorf("status %d, body %q, %v", res.StatusCode, body, err)
+			}
+			if location := res.Header.Get("Location"); location != "" {
+				t.Errorf("the client is sent to %s", location)
 			}
 			if tc.status == 429 && res.Header.Get("Retry-After") != "7" {
 				t.Error("Retry-After is lost")

@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"math/rand/v2"
 	"net/http"
@@ -16,7 +17,7 @@ import (
 	"github.com/lathe-gateway/lathe/internal/turn"
 )
 
-// maxBody bounds an answer that is one JSON body, maxFrame a frame of a stream.
+// maxBody is the default of Config.MaxAnswer, and what is read of an error that is passed on; maxFrame bounds a frame of a stream.
 const (
 	maxBody  = 64 << 20
 	maxFrame = 32 << 20
@@ -24,6 +25,24 @@ const (
 
 // done is the data of the frame with which streams of the OpenAI dialect may end.
 const done = "[DONE]"
+
+// errEndless says that an answer is longer than Config.MaxAnswer.
+var errEndless = errors.New("upstream: endless answer")
+
+// capped reads r and fails with errEndless where there is more than left bytes.
+type capped struct {
+	r    io.Reader
+	left int64
+}
+
+func (c *capped) Read(p []byte) (int, error) {
+	if c.left <= 0 {
+		return 0, errEndless
+	}
+	n, err := c.r.Read(p[:min(int64(len(p)), c.left)])
+	c.left -= int64(n)
+	return n, err
+}
 
 // errStopped says that the caller has stopped ranging.
 var errStopped = errors.New("upstream: the caller stopped")
@@ -146,13 +165,13 @@ func (a *Answer) Read(d Decoder, send Send) error {
 }
 
 func (a *Answer) read(d Decoder, send Send) error {
-	body := bufio.NewReaderSize(a.watch, 32<<10)
+	body := bufio.NewReaderSize(&capped{r: a.watch, left: a.client.cfg.MaxAnswer}, 32<<10)
 	first, err := firstByte(body)
 	if err != nil {
 		return a.readError(d, err)
 	}
 	if first == '{' {
-		raw, err := io.ReadAll(io.LimitReader(body, maxBody))
+		raw, err := io.ReadAll(body)
 		if err != nil {
 			return a.readError(d, err)
 		}
@@ -208,6 +227,10 @@ func (a *Answer) readError(d Decoder, err error) error {
 	if errors.Is(err, sse.ErrFrameTooLarge) {
 		return a.malformed(err)
 	}
+	if errors.Is(err, errEndless) {
+		return &turn.Error{Kind: turn.KindUpstream, Code: "upstream_endless", Cause: err,
+			Message: fmt.Sprintf("the model's server sent more than %d bytes in one answer, which was given up", a.client.cfg.MaxAnswer)}
+	}
 	e := a.client.transportError(a.watch.ctx, err)
 	if e.Code == codeUnreachable {
 		cut := Incomplete()
@@ -235,6 +258,9 @@ func (a *Answer) push(data []byte, d Decoder, send Send) error {
 func (a *Answer) malformed(cause error) *turn.Error {
 	return Malformed("something that is no "+a.client.protocol.Title+" answer", cause)
 }
+
+// Count takes only what can be a number of tokens: sums and counters go wrong on others.
+func Count(n int) int { return min(max(n, 0), 1<<40) }
 
 func finish(d Decoder, send Send) error {
 	events, err := d.End()

@@ -39,6 +39,9 @@ type Config struct {
 	// ConnectTimeout bounds the connection (10 s by default), FirstByteTimeout the time from the request to the first byte of the answer
 	// (5 minutes: long prompts take a local server that long), IdleTimeout each silence after it (2 minutes).
 	ConnectTimeout, FirstByteTimeout, IdleTimeout time.Duration
+	// MaxAnswer is how many bytes an answer may have, streamed or not: 64 MiB by default. No honest one comes near it, and it is held in
+	// memory until it is finished. What is passed on untouched has no bound.
+	MaxAnswer int64
 	// Retries is how often a call that failed before its first event is tried again: 2 by default, none when negative.
 	Retries int
 	// Images says that the model takes images in tool results.
@@ -53,6 +56,9 @@ func (c *Config) setDefaults() {
 	setDefault(&c.ConnectTimeout, 10*time.Second)
 	setDefault(&c.FirstByteTimeout, 5*time.Minute)
 	setDefault(&c.IdleTimeout, 2*time.Minute)
+	if c.MaxAnswer == 0 {
+		c.MaxAnswer = maxBody
+	}
 	if c.Retries == 0 {
 		c.Retries = 2
 	}
@@ -74,7 +80,7 @@ func setDefault(d *time.Duration, v time.Duration) {
 type Protocol struct {
 	// Title is its name in messages: Chat Completions.
 	Title string
-	// ReadError reads the body of an answer that is no success; nil where it is no error of the protocol.
+	// ReadError reads the body of an answer that is no success; it returns nil where that is no error of the protocol. Nil reads none.
 	ReadError func(body []byte) *Said
 	// Headers sets what every call has, the key among it (which may be ""), and reports whether that is all: otherwise, as where Headers is
 	// nil, the key is sent as a bearer token.
@@ -112,6 +118,9 @@ func New(cfg Config, protocol Protocol) (*Client, error) {
 	}
 	if base.Scheme != "http" && base.Scheme != "https" || base.Host == "" {
 		return nil, fmt.Errorf("base_url %q must begin with http:// or https:// and a host, such as http://127.0.0.1:8000/v1", base.Redacted())
+	}
+	if protocol.ReadError == nil {
+		protocol.ReadError = func([]byte) *Said { return nil }
 	}
 	c := &Client{cfg: cfg, protocol: protocol, base: *base, user: base.User}
 	c.base.User = nil

@@ -287,18 +287,20 @@ func (d *decoder) reason() turn.Reason {
 	return turn.ReasonStop
 }
 
+// count takes only what can be a number of tokens: sums and counters go wrong on others.
+func count(n *int) int {
+	if n == nil {
+		return 0
+	}
+	return min(max(*n, 0), 1<<40)
+}
+
 // usage adds what the cache had and got, which this protocol counts apart.
 func usage(u wire.Usage) turn.Usage {
-	count := func(n *int) int {
-		if n == nil {
-			return 0
-		}
-		return *n
-	}
 	out := turn.Usage{Cached: count(u.CacheReadTokens), CacheWrite: count(u.CacheCreationTokens), Output: count(u.OutputTokens)}
 	out.Input = count(u.InputTokens) + out.Cached + out.CacheWrite
 	if u.OutputTokensDetails != nil {
-		out.Reasoning = u.OutputTokensDetails.ThinkingTokens
+		out.Reasoning = count(&u.OutputTokensDetails.ThinkingTokens)
 	}
 	return out
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -132,6 +133,25 @@ func TestRetries(t *testing.T) {
 				if diff := cmp.Diff(tc.waits, *waits); diff != "" {
 					t.Errorf("waits:\n%s", diff)
 				}
+			}
+		})
+	}
+}
+
+// A server that never comes to an end is given up before it fills the memory, whatever it sends.
+func TestEndless(t *testing.T) {
+	for name, answer := range map[string]up.Answer{
+		"text":      up.Do(slices.Repeat([]up.Step{up.Text("xxxxxxxxx")}, 1000)...),
+		"reasoning": up.Do(slices.Repeat([]up.Step{up.Reasoning("xxxxxxxx")}, 1000)...),
+		"arguments": up.Do(up.Call{Name: "f", Pieces: slices.Repeat([]string{"xxxxxxxxx"}, 1000)}),
+		"comments":  up.Do(slices.Repeat([]up.Step{up.Raw(": still here\n\n")}, 10_000)...),
+		"one body":  {Status: 200, Body: `{"choices":[` + strings.Repeat(`{"message":{"content":"a"}},`, 10_000)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p, _ := newProvider(t, Config{BaseURL: up.Start(t, answer, answer, answer).BaseURL(), MaxAnswer: 64 << 10})
+			_, err := providertest.Collect(t, p.Stream(t.Context(), ask("hi")))
+			if e := turn.AsError(err); e == nil || e.Code != "upstream_endless" {
+				t.Errorf("got %+v", e)
 			}
 		})
 	}

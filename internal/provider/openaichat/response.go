@@ -231,12 +231,12 @@ func (d *decoder) reason() (turn.Reason, error) {
 }
 
 func usage(u *oaichat.Usage) turn.Usage {
-	out := turn.Usage{Input: u.PromptTokens, Output: u.CompletionTokens}
+	out := turn.Usage{Input: upstream.Count(u.PromptTokens), Output: upstream.Count(u.CompletionTokens)}
 	if d := u.PromptTokensDetails; d != nil {
-		out.Cached, out.CacheWrite = d.CachedTokens, d.CacheWriteTokens
+		out.Cached, out.CacheWrite = upstream.Count(d.CachedTokens), upstream.Count(d.CacheWriteTokens)
 	}
 	if d := u.CompletionTokensDetails; d != nil {
-		out.Reasoning = d.ReasoningTokens
+		out.Reasoning = upstream.Count(d.ReasoningTokens)
 	}
 	return out
 }

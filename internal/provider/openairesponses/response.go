@@ -304,7 +304,8 @@ func (d *decoder) skipped() []string {
 
 func usage(u oairesponses.Usage) turn.Usage {
 	return turn.Usage{
-		Input: u.InputTokens, Cached: u.InputTokensDetails.CachedTokens, CacheWrite: u.InputTokensDetails.CacheWriteTokens,
-		Output: u.OutputTokens, Reasoning: u.OutputTokensDetails.ReasoningTokens,
+		Input: upstream.Count(u.InputTokens), Cached: upstream.Count(u.InputTokensDetails.CachedTokens),
+		CacheWrite: upstream.Count(u.InputTokensDetails.CacheWriteTokens),
+		Output:     upstream.Count(u.OutputTokens), Reasoning: upstream.Count(u.OutputTokensDetails.ReasoningTokens),
 	}
 }

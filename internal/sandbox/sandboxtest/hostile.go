@@ -326,7 +326,7 @@ func testOutlive(t *testing.T, b sandbox.Backend) {
 			if took := time.Since(began); took > 15*time.Second {
 				t.Errorf("it ended after %v", took)
 			}
-			p.stopped(t, "beat")
+			p.stopped(t)
 			p.usable(t)
 		})
 	}

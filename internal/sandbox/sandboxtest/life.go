@@ -39,14 +39,14 @@ func testBackground(t *testing.T, b sandbox.Backend) {
 	}
 	t.Run("a daemon lives between calls, and dies with its kernel", func(t *testing.T) {
 		p.Must(t, "import subprocess\nsubprocess.Popen(['sh', '-c', '"+shellBeat+"'], start_new_session=True, stdout=-3, stderr=-3)\nNone")
-		p.grows(t, "beat")
+		p.beats(t)
 		p.Must(t, "None")
 		if o := p.Exec(t, sandbox.Call{Kind: sandbox.Bash, Code: "sleep 100", Timeout: 200 * time.Millisecond}); o.Status != sandbox.StatusTimeout {
 			t.Errorf("%+v", *o.Result)
 		}
-		p.grows(t, "beat")
+		p.beats(t)
 		p.Python(t, "import os; os._exit(1)")
-		p.stopped(t, "beat")
+		p.stopped(t)
 	})
 }
 
@@ -128,6 +128,27 @@ func testEnvironment(t *testing.T, b sandbox.Backend) {
 			t.Errorf("the session does not stay there: %q", o.Text(""))
 		}
 	})
+	t.Run("files named like modules of Python's", func(t *testing.T) {
+		p := Start(t, b, nil)
+		p.Bash(t, "for m in random json types traceback tempfile code token inspect; do echo 'raise SystemExit(\"shadowed\")' > $m.py; done; "+
+			"echo 'x = 7' > mine.py")
+		if o := p.Must(t, "import mine\nmine.x"); o.Text(sandbox.Value) != "7" {
+			t.Errorf("got %q", o.Text(""))
+		}
+		if o := p.Python(t, "1 / 0"); !strings.Contains(o.Text(sandbox.Stderr), "ZeroDivisionError") {
+			t.Errorf("%+v with %q", *o.Result, o.Text(""))
+		}
+	})
+	t.Run("a variable that a call hides", func(t *testing.T) {
+		show := "import os\nbool(os.environ['PATH']), os.environ['PATH'] == '/bin:hidden'"
+		o := p.Exec(t, sandbox.Call{Kind: sandbox.Python, Code: show, Env: map[string]string{"PATH": "/bin:hidden"}})
+		if o.Text(sandbox.Value) != "(True, True)" {
+			t.Errorf("got %q", o.Text(""))
+		}
+		if o := p.Must(t, show); o.Text(sandbox.Value) != "(True, False)" {
+			t.Errorf("then got %q", o.Text(""))
+		}
+	})
 	t.Run("what libraries are told", func(t *testing.T) {
 		o := p.Bash(t, "echo $MPLBACKEND $LANG $MALLOC_ARENA_MAX $PYTHONUNBUFFERED $OMP_NUM_THREADS $OPENBLAS_NUM_THREADS")
 		if o.Text("") != "Agg C.UTF-8 2 1 1 1\n" {
@@ -199,8 +220,8 @@ func testLife(t *testing.T, b sandbox.Backend) {
 		var once sync.Once
 		_, err := p.Sandbox.Exec(t.Context(), sandbox.Call{Kind: sandbox.Python, Code: "print('begun')\n" + beat}, func(sandbox.Output) {
 			once.Do(func() {
-				p.grows(t, "beat")
-				go p.Close()
+				p.beats(t)
+				go func() { _ = p.Close() }() // its error is that of the close below
 			})
 		})
 		if !errors.Is(err, sandbox.ErrDied) || errors.Is(err, sandbox.ErrNotStarted) {
@@ -209,7 +230,7 @@ func testLife(t *testing.T, b sandbox.Backend) {
 		if err := p.Close(); err != nil {
 			t.Error(err)
 		}
-		p.stopped(t, "beat")
+		p.stopped(t)
 	})
 	t.Run("start that is cancelled", func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())

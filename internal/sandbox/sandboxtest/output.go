@@ -49,22 +49,7 @@ func testOutput(t *testing.T, b sandbox.Backend) {
 			t.Errorf("got %d bytes, %d truncated, want %d and the result %q", got, o.Truncated, want, o.Text(sandbox.Value))
 		}
 	})
-	t.Run("cap", func(t *testing.T) {
-		const limit = 64 << 10
-		p := Start(t, b, func(s *sandbox.Spec) { s.Limits.Output = limit })
-		const written = 20 << 20
-		o := p.Must(t, fmt.Sprintf("import os\nfor _ in range(%d): os.write(1, b'x' * 4096)\n", written/4096))
-		if got := int64(len(o.Text(""))); got != limit || got+o.Truncated != written {
-			t.Errorf("got %d bytes, %d truncated, of %d with a limit of %d", got, o.Truncated, written, limit)
-		}
-		if o := p.Must(t, "print('again')"); o.Text("") != "again\n" || o.Truncated != 0 {
-			t.Errorf("the limit is per call, but then got %q, %d truncated", o.Text(""), o.Truncated)
-		}
-		o = p.Bash(t, "head -c 10000000 /dev/zero | tr '\\0' y; echo err >&2")
-		if got := int64(len(o.Text(""))); o.Status != sandbox.StatusOK || got != limit || got+o.Truncated != 10000000+4 {
-			t.Errorf("bash: %+v with %d bytes", *o.Result, got)
-		}
-	})
+	t.Run("cap", func(t *testing.T) { testCap(t, b) })
 	t.Run("a long text of the last expression", func(t *testing.T) {
 		if o := p.Must(t, "'r' * 3000000"); len(o.Text(sandbox.Value)) != 3000002 {
 			t.Errorf("got %d bytes", len(o.Text(sandbox.Value)))
@@ -76,6 +61,23 @@ func testOutput(t *testing.T, b sandbox.Backend) {
 			t.Errorf("%+v, %v", r, err)
 		}
 	})
+}
+
+func testCap(t *testing.T, b sandbox.Backend) {
+	const limit = 64 << 10
+	p := Start(t, b, func(s *sandbox.Spec) { s.Limits.Output = limit })
+	const written = 20 << 20
+	o := p.Must(t, fmt.Sprintf("import os\nfor _ in range(%d): os.write(1, b'x' * 4096)\n", written/4096))
+	if got := int64(len(o.Text(""))); got != limit || got+o.Truncated != written {
+		t.Errorf("got %d bytes, %d truncated, of %d with a limit of %d", got, o.Truncated, written, limit)
+	}
+	if o := p.Must(t, "print('again')"); o.Text("") != "again\n" || o.Truncated != 0 {
+		t.Errorf("the limit is per call, but then got %q, %d truncated", o.Text(""), o.Truncated)
+	}
+	o = p.Bash(t, "head -c 10000000 /dev/zero | tr '\\0' y; echo err >&2")
+	if got := int64(len(o.Text(""))); o.Status != sandbox.StatusOK || got != limit || got+o.Truncated != 10000000+4 {
+		t.Errorf("bash: %+v with %d bytes", *o.Result, got)
+	}
 }
 
 // testLive: output comes while the program runs. The program waits for a file that the test makes once it has seen a line.
@@ -137,8 +139,9 @@ Dot()`)
 	t.Run("IPython Image", func(t *testing.T) {
 		needs(t, p, "PIL")
 		needs(t, p, "IPython")
-		o := p.Must(t, `import io
+		o := p.Must(t, `import io, PIL.Image
 from IPython.display import display, Image
+im = PIL.Image.new('RGB', (20, 10), 'red')
 for kind in 'PNG', 'JPEG':
     data = io.BytesIO()
     im.save(data, kind)

@@ -25,7 +25,7 @@ func Run(t *testing.T, newBackend func(t *testing.T) sandbox.Backend) {
 	t.Helper()
 	groups := map[string]func(*testing.T, sandbox.Backend){
 		"Python": testPython, "Display": testDisplay, "Bash": testBash, "Output": testOutput, "Live": testLive,
-		"Stop": testStop, "Cancel": testCancel, "Death": testDeath, "Background": testBackground, "Limits": testLimits,
+		"Stop": testStop, "Cancel": testCancel, "Death": testDeath, "Broken": testBroken, "Background": testBackground, "Limits": testLimits,
 		"Environment": testEnvironment, "Concurrent": testConcurrent, "Life": testLife,
 	}
 	for name, test := range groups {
@@ -178,24 +178,27 @@ func (p *Place) size(name string) int64 {
 	return fi.Size()
 }
 
-// grows waits until a heartbeat file has grown.
-func (p *Place) grows(t *testing.T, name string) {
+// heartbeat is the file that programs write to 50 times a second while they live.
+const heartbeat = "beat"
+
+// beats waits until the heartbeat has grown.
+func (p *Place) beats(t *testing.T) {
 	t.Helper()
-	before := p.size(name)
-	p.eventually(t, name+" grows", func() bool { return p.size(name) > before })
+	before := p.size(heartbeat)
+	p.eventually(t, "the heartbeat grows", func() bool { return p.size(heartbeat) > before })
 }
 
-// stopped fails the test if a heartbeat file, written to 50 times a second, still grows.
-func (p *Place) stopped(t *testing.T, name string) {
+// stopped fails the test if the heartbeat still grows.
+func (p *Place) stopped(t *testing.T) {
 	t.Helper()
-	before := p.size(name)
+	before := p.size(heartbeat)
 	if before == 0 {
-		t.Fatalf("%s never had a heartbeat", name)
+		t.Fatal("there never was a heartbeat")
 	}
 	// That nothing happens can only be seen by waiting.
 	time.Sleep(400 * time.Millisecond)
-	if after := p.size(name); after != before {
-		t.Errorf("the program still runs: %s grew from %d to %d bytes", name, before, after)
+	if after := p.size(heartbeat); after != before {
+		t.Errorf("the program still runs: its heartbeat grew from %d to %d bytes", before, after)
 	}
 }
 

@@ -22,9 +22,6 @@ const (
 // testStop: a call's time, with and without a program that reacts.
 func testStop(t *testing.T, b sandbox.Backend) {
 	p := Start(t, b, nil)
-	brief := func(kind sandbox.Kind, code string) sandbox.Call {
-		return sandbox.Call{Kind: kind, Code: code, Timeout: time.Second}
-	}
 	p.Must(t, "x = 1")
 	for name, code := range map[string]string{
 		"loop":         "print('begun')\nwhile True: pass",
@@ -59,6 +56,18 @@ func testStop(t *testing.T, b sandbox.Backend) {
 			t.Errorf("a fresh kernel should have no x, and its start be told once: %+v", *o.Result)
 		}
 	})
+	testStopBash(t, p)
+	t.Run("the limit of the sandbox", func(t *testing.T) {
+		p := Start(t, b, func(s *sandbox.Spec) { s.Limits.ExecTime = 500 * time.Millisecond })
+		o := p.Exec(t, sandbox.Call{Kind: sandbox.Python, Code: "while True: pass", Timeout: time.Hour})
+		if o.Status != sandbox.StatusTimeout {
+			t.Errorf("%+v: a call's own time may only be shorter", *o.Result)
+		}
+	})
+}
+
+func testStopBash(t *testing.T, p *Place) {
+	t.Helper()
 	for name, code := range map[string]string{
 		"plain":       "echo begun; sleep 100",
 		"a trap":      "trap '' INT; echo begun; " + shellBeat,
@@ -72,17 +81,15 @@ func testStop(t *testing.T, b sandbox.Backend) {
 				t.Errorf("%+v with %q", *o.Result, o.Text(""))
 			}
 			if name != "plain" {
-				p.stopped(t, "beat")
+				p.stopped(t)
 			}
 		})
 	}
-	t.Run("the limit of the sandbox", func(t *testing.T) {
-		p := Start(t, b, func(s *sandbox.Spec) { s.Limits.ExecTime = 500 * time.Millisecond })
-		o := p.Exec(t, sandbox.Call{Kind: sandbox.Python, Code: "while True: pass", Timeout: time.Hour})
-		if o.Status != sandbox.StatusTimeout {
-			t.Errorf("%+v: a call's own time may only be shorter", *o.Result)
-		}
-	})
+}
+
+// brief is a call with a second of time.
+func brief(kind sandbox.Kind, code string) sandbox.Call {
+	return sandbox.Call{Kind: kind, Code: code, Timeout: time.Second}
 }
 
 // testCancel: a caller that leaves.
@@ -97,7 +104,7 @@ func testCancel(t *testing.T, b sandbox.Backend) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			p.cancelAfter(t, call, "begun")
-			p.stopped(t, "beat")
+			p.stopped(t)
 			if o := p.Must(t, "print('usable')"); o.Text(sandbox.Stdout) != "usable\n" {
 				t.Errorf("then got %q", o.Text(""))
 			}
@@ -154,7 +161,7 @@ func (p *Place) cancelAfter(t *testing.T, call sandbox.Call, text string) {
 	_, err := p.Sandbox.Exec(ctx, call, func(o sandbox.Output) {
 		if seen += o.Text; strings.Contains(seen, text) && left.IsZero() {
 			if call.Kind == sandbox.Python && strings.Contains(call.Code, "beat") || strings.Contains(call.Code, shellBeat) {
-				p.grows(t, "beat")
+				p.beats(t)
 			}
 			left = time.Now()
 			cancel()
@@ -209,6 +216,41 @@ func testDeath(t *testing.T, b sandbox.Backend) {
 			t.Errorf("%+v", *o.Result)
 		}
 		p.Must(t, "print('usable')")
+	})
+}
+
+// testBroken: programs that break the interpreter's own parts. What the next call does is at worst a fresh interpreter.
+func testBroken(t *testing.T, b sandbox.Backend) {
+	p := Start(t, b, nil)
+	for _, c := range []struct{ name, code string }{
+		{"descriptors closed", "import os\nfor fd in range(100):\n    try: os.close(fd)\n    except OSError: pass"},
+		{"descriptors redirected", "import os\nnull = os.open('/dev/null', os.O_RDWR)\nfor fd in range(60):\n    os.dup2(null, fd)"},
+		{"stdout deleted", "import sys\ndel sys.stdout, sys.__stdout__\nsys.stderr = None"},
+		{"stdout closed", "import sys\nsys.stdout.close()"},
+		{"IPython's parts", "try: get_ipython().run_cell = None\nexcept NameError: pass"},
+		{"builtins", "import builtins\nbuiltins.compile = builtins.exec = builtins.print = None\nbuiltins.len = lambda x: 1/0"},
+		{"recursion limit", "import sys\ndef f(): sys.setrecursionlimit(8)\ntry: f()\nexcept RecursionError: pass"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			p.Python(t, c.code)
+			var o *Outcome
+			for range 2 { // the first may be what finds the interpreter broken
+				if o = p.Python(t, "print('usable')"); o.Text(sandbox.Stdout) == "usable\n" {
+					return
+				}
+			}
+			t.Errorf("it is lost: %+v, %q", *o.Result, o.Text(""))
+		})
+	}
+	t.Run("a captured stdout is told", func(t *testing.T) {
+		o := p.Python(t, "import io, sys\nsys.stdout = io.StringIO()\nprint('kept')")
+		if text := o.Text(sandbox.Stderr); !strings.Contains(text, "sys.__stdout__") {
+			t.Errorf("got %q", text)
+		}
+		o = p.Must(t, "held = sys.stdout.getvalue()\nsys.stdout = sys.__stdout__\nprint(held)")
+		if text := o.Text(""); text != "kept\n\n" {
+			t.Errorf("got %q", text)
+		}
 	})
 }
 

@@ -182,7 +182,8 @@ func refuse(f oai.Fields) error {
 		return err
 	}
 	if policy != "disabled" || p.Has("allowed_domains") || p.Has("domain_secrets") {
-		return turn.Unsupported("network_policy", "network_policy %q is not supported: code runs without a network in this release; leave it out", policy)
+		return turn.Unsupported("network_policy",
+			"network_policy %q is not supported: code runs without a network in this release; leave it out", policy)
 	}
 	var skills []any
 	if err := f.Read("skills", &skills, "an array"); err != nil {

@@ -83,7 +83,8 @@ func wantError(t *testing.T, what string, err error, status int, message, param,
 		t.Errorf("%s: got %v, want an API error", what, err)
 		return
 	}
-	if e.StatusCode != status || !strings.Contains(e.Message, message) || e.Param != param || e.Code != code || e.Type != "invalid_request_error" {
+	if e.StatusCode != status || !strings.Contains(e.Message, message) || e.Param != param || e.Code != code ||
+		e.Type != "invalid_request_error" {
 		t.Errorf("%s: got %d %q param %q code %q type %q", what, e.StatusCode, e.Message, e.Param, e.Code, e.Type)
 	}
 }
@@ -95,6 +96,13 @@ type named struct {
 }
 
 func (n named) Filename() string { return n.name }
+
+func upload(t *testing.T, c openai.Client, name, text string) *openai.FileObject {
+	t.Helper()
+	f, err := c.Files.New(t.Context(), openai.FileNewParams{File: named{strings.NewReader(text), name}, Purpose: openai.FilePurposeUserData})
+	must(t, err)
+	return f
+}
 
 func (s *site) run(id, code string) *tool.Outcome {
 	s.t.Helper()
@@ -112,8 +120,7 @@ func TestContainersWithTheSDK(t *testing.T) {
 	s := newSite(t)
 	ctx := t.Context()
 	c := s.client("p")
-	up, err := c.Files.New(ctx, openai.FileNewParams{File: named{strings.NewReader("a,b\n1,2\n"), "in put.csv"}, Purpose: openai.FilePurposeUserData})
-	must(t, err)
+	up := upload(t, c, "in put.csv", "a,b\n1,2\n")
 	made, err := c.Containers.New(ctx, openai.ContainerNewParams{
 		Name: "my box", FileIDs: []string{up.ID}, MemoryLimit: openai.ContainerNewParamsMemoryLimit1g,
 		ExpiresAfter: openai.ContainerNewParamsExpiresAfter{Anchor: "last_active_at", Minutes: 20},
@@ -136,7 +143,8 @@ func TestContainersWithTheSDK(t *testing.T) {
 	}
 	f, err := c.Containers.Files.Get(ctx, made.ID, out.Files[0].ID)
 	must(t, err)
-	if f.Path != "/mnt/data/out é.txt" || f.Bytes != 8 || f.Source != "assistant" || f.ContainerID != made.ID || string(f.Object) != "container.file" {
+	if f.Path != "/mnt/data/out é.txt" || f.Bytes != 8 || f.Source != "assistant" || f.ContainerID != made.ID ||
+		string(f.Object) != "container.file" {
 		t.Errorf("file %s", f.RawJSON())
 	}
 	res, err := c.Containers.Files.Content.Get(ctx, made.ID, f.ID)
@@ -158,7 +166,8 @@ func TestContainersWithTheSDK(t *testing.T) {
 
 	list, err := c.Containers.Files.List(ctx, made.ID, openai.ContainerFileListParams{})
 	must(t, err)
-	if len(list.Data) != 2 || list.HasMore || list.Data[0].ID != f.ID || list.Data[1].Source != "user" || list.Data[1].Path != "/mnt/data/in put.csv" {
+	if len(list.Data) != 2 || list.HasMore || list.Data[0].ID != f.ID || list.Data[1].Source != "user" ||
+		list.Data[1].Path != "/mnt/data/in put.csv" {
 		t.Errorf("files %s", list.RawJSON())
 	}
 	must(t, c.Containers.Files.Delete(ctx, made.ID, f.ID))
@@ -203,8 +212,7 @@ func TestFilesIntoAContainer(t *testing.T) {
 		t.Errorf("empty file: %s", empty.RawJSON())
 	}
 
-	up, err := c.Files.New(ctx, openai.FileNewParams{File: named{strings.NewReader("three"), "a.csv"}, Purpose: openai.FilePurposeUserData})
-	must(t, err)
+	up := upload(t, c, "a.csv", "three")
 	byID, err := c.Containers.Files.New(ctx, box.ID, openai.ContainerFileNewParams{FileID: openai.String(up.ID)})
 	must(t, err)
 	if byID.Path != "/mnt/data/a (3).csv" {
@@ -214,7 +222,8 @@ func TestFilesIntoAContainer(t *testing.T) {
 	if code != 200 || !strings.Contains(body, byID.ID) {
 		t.Errorf("by id in JSON, a second time: %d %s", code, body)
 	}
-	if out := s.run(box.ID, "import glob\nprint([open(n).read() for n in ('a.csv', 'a (2).csv', 'a (3).csv')])\nopen('a.csv', 'a').write('!')"); out.Outputs[0].Text != "['one', 'two', 'three']\n" || len(out.Files) != 1 {
+	out := s.run(box.ID, "print([open(n).read() for n in ('a.csv', 'a (2).csv', 'a (3).csv')])\nopen('a.csv', 'a').write('!')")
+	if out.Outputs[0].Text != "['one', 'two', 'three']\n" || len(out.Files) != 1 {
 		t.Errorf("in the container: %+v", out)
 	}
 
@@ -223,7 +232,10 @@ func TestFilesIntoAContainer(t *testing.T) {
 		{"nothing", "application/json", `{}`, "missing", "file_id", "missing_required_parameter"},
 		{"no JSON", "application/json", `file`, "JSON object", "", ""},
 		{"no form", "multipart/form-data", `x`, "form", "", ""},
-		{"form cut off", "multipart/form-data; boundary=b", "--b\r\nContent-Disposition: form-data; name=\"file\"; filename=\"x\"\r\n\r\nhalf", "send it again", "file", ""},
+		{
+			"form cut off", "multipart/form-data; boundary=b",
+			"--b\r\nContent-Disposition: form-data; name=\"file\"; filename=\"x\"\r\n\r\nhalf", "send it again", "file", "",
+		},
 	} {
 		code, body := s.post("p", "/v1/containers/"+box.ID+"/files", tt.kind, tt.body)
 		if code != 400 || !strings.Contains(body, tt.message) || !strings.Contains(body, fmt.Sprintf(`"param":%s`, orNull(tt.param))) ||
@@ -430,7 +442,8 @@ func TestFilesWithTheSDK(t *testing.T) {
 		ExpiresAfter: openai.FileNewParamsExpiresAfter{Seconds: 3600},
 	})
 	must(t, err)
-	if up.Bytes != 10 || up.Filename != "é.txt" || string(up.Purpose) != "user_data" || up.ExpiresAt != up.CreatedAt+3600 || string(up.Object) != "file" || !strings.HasPrefix(up.ID, "file_") {
+	if up.Bytes != 10 || up.Filename != "é.txt" || string(up.Purpose) != "user_data" || up.ExpiresAt != up.CreatedAt+3600 ||
+		string(up.Object) != "file" || !strings.HasPrefix(up.ID, "file_") {
 		t.Errorf("uploaded %s", up.RawJSON())
 	}
 	forever, err := c.Files.New(ctx, openai.FileNewParams{File: named{strings.NewReader(""), "empty"}, Purpose: openai.FilePurposeVision})
@@ -473,7 +486,9 @@ func TestFilesWithTheSDK(t *testing.T) {
 	wantError(t, "a deleted file", err, 404, "No such File object: "+up.ID, "", "")
 	_, err = c.Files.New(ctx, openai.FileNewParams{File: named{strings.NewReader("x"), "x"}, Purpose: "homework"})
 	wantError(t, "purpose", err, 400, "must be one of", "purpose", "invalid_value")
-	_, err = c.Files.New(ctx, openai.FileNewParams{File: named{strings.NewReader("x"), "x"}, Purpose: "vision", ExpiresAfter: openai.FileNewParamsExpiresAfter{Seconds: 60}})
+	_, err = c.Files.New(ctx, openai.FileNewParams{
+		File: named{strings.NewReader("x"), "x"}, Purpose: "vision", ExpiresAfter: openai.FileNewParamsExpiresAfter{Seconds: 60},
+	})
 	wantError(t, "expiry", err, 400, "from 3600", "expires_after.seconds", "invalid_value")
 	_, err = c.Files.New(ctx, openai.FileNewParams{File: named{bytes.NewReader(make([]byte, 6<<20)), "big"}, Purpose: "vision"})
 	wantError(t, "too large", err, 413, "larger than 4 MiB", "file", "")

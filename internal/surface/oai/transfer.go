@@ -24,7 +24,9 @@ const (
 // ReadForm reads a multipart form whose file is streamed: file is called with the client's name for it and its bytes when the part
 // called "file" comes, and reads it to its end. Other fields must be in known; they may come before or after the file. maxFile is in
 // bytes; file enforces it, ReadForm only bounds the whole.
-func ReadForm(w http.ResponseWriter, r *http.Request, maxFile int64, file func(name string, body io.Reader) error, known ...string) (map[string]string, error) {
+func ReadForm(
+	w http.ResponseWriter, r *http.Request, maxFile int64, file func(name string, body io.Reader) error, known ...string,
+) (map[string]string, error) {
 	r.Body = http.MaxBytesReader(w, r.Body, maxFile+formOverhead)
 	parts, err := r.MultipartReader()
 	if err != nil {

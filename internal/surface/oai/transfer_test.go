@@ -173,7 +173,8 @@ func TestReadForm(t *testing.T) {
 				return tt.file
 			}, "purpose")
 			if tt.want == "" {
-				if diff := cmp.Diff(map[string]string{"purpose": "user_data"}, values); err != nil || diff != "" || name != "a.csv" || string(data) != "1,2" {
+				diff := cmp.Diff(map[string]string{"purpose": "user_data"}, values)
+				if err != nil || diff != "" || name != "a.csv" || string(data) != "1,2" {
 					t.Errorf("%v, %q %q %s", err, name, data, diff)
 				}
 				return
