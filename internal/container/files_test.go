@@ -270,6 +270,13 @@ func TestFileThatIsStillWritten(t *testing.T) {
 	if _, ok := w.Find(t.Context(), "/mnt/data/log"); !ok && !strings.Contains(strings.Join(notes, ""), "still being written") {
 		t.Errorf("neither kept nor told: %q", notes)
 	}
+	size := func() int64 {
+		info, err := os.Stat(path)
+		must(t, err)
+		return info.Size()
+	}
+	looked := size()
+	eventually(t, "more is written", func() bool { return size() > looked })
 	close(stop)
 	<-stopped
 	out := bash(t, w, "true")

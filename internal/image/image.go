@@ -83,7 +83,8 @@ func Find(ref string, dirs []string) (*Image, error) {
 	if !nameForm.MatchString(ref) {
 		if referenceForm.MatchString(ref) {
 			return nil, fmt.Errorf("image: %q looks like a registry's reference, which is not supported yet: unpack it, for example with "+
-				"`docker export $(docker create %s) > image.tar; image/build.sh --name mine --from-tar image.tar`, and set sandbox.image: mine", ref, ref)
+				"`docker export $(docker create %s) > image.tar; image/build.sh --name mine --from-tar image.tar`, "+
+				"and set sandbox.image: mine", ref, ref)
 		}
 		return nil, fmt.Errorf("image: %q is neither a folder (start it with / or ./) nor the name of an image", ref)
 	}
