@@ -17,10 +17,8 @@ type messages struct{}
 func (messages) serve(ctx context.Context, w http.ResponseWriter, req *Request, a Answer) {
 	id := fmt.Sprintf("req_upstream_%d", req.Number)
 	in := &anthropic.Request{}
-	fault := ""
-	if err := json.Unmarshal(req.Body, in); err != nil {
-		fault = err.Error()
-	} else {
+	fault := "the body is no JSON of this protocol"
+	if json.Unmarshal(req.Body, in) == nil {
 		fault = refusal(in)
 	}
 	if fault != "" {

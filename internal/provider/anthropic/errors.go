@@ -13,10 +13,10 @@ import (
 // readError reads the body of an answer that is no success; nil where it is no error of the protocol.
 func readError(body []byte) *upstream.Said {
 	var e wire.ErrorBody
-	if json.Unmarshal(body, &e) != nil || e.Error.Type == "" && e.Error.Message == "" {
-		return nil
+	if json.Unmarshal(body, &e) == nil && (e.Error.Type != "" || e.Error.Message != "") {
+		return said(&e)
 	}
-	return said(&e)
+	return nil
 }
 
 // said gives an error the one code that clients of OpenAI's protocols look for; the rest have only their type.
