@@ -17,9 +17,6 @@ import (
 // DefaultName is the image that an empty configuration means.
 const DefaultName = "python"
 
-// SystemDir is where root builds images; every user of the machine may use them.
-const SystemDir = "/var/lib/lathe/images"
-
 // ErrNotFound: there is no image of that name.
 var ErrNotFound = errors.New("image: not found")
 
@@ -45,18 +42,6 @@ type Info struct {
 	Python  string    `json:"python,omitempty"`
 	// Libraries maps a Python distribution's name to its version.
 	Libraries map[string]string `json:"libraries"`
-}
-
-// Dirs are the folders that Find looks into, in order: dir if it is set (LATHE_IMAGE_DIR), the user's own, the machine's.
-func Dirs(dir, home string) []string {
-	var dirs []string
-	if dir != "" {
-		dirs = append(dirs, dir)
-	}
-	if home != "" {
-		dirs = append(dirs, filepath.Join(home, ".local/share/lathe/images"))
-	}
-	return append(dirs, SystemDir)
 }
 
 var (
@@ -95,7 +80,15 @@ func Find(ref string, dirs []string) (*Image, error) {
 		}
 		return img, err
 	}
-	return nil, fmt.Errorf("%w: no image %q in %s: run `make image`", ErrNotFound, ref, strings.Join(dirs, ", "))
+	return nil, fmt.Errorf("%w: no image %q in %s: %s", ErrNotFound, ref, strings.Join(dirs, ", "), mend(ref))
+}
+
+// mend says how to come by the image ref.
+func mend(ref string) string {
+	if ref == DefaultName {
+		return "run `make image`"
+	}
+	return "build it from a root file system with `image/build.sh --name " + ref + " --from-tar FILE`, or correct sandbox.image"
 }
 
 // Open reads the image in dir, an absolute path: a folder that image/build.sh made, or any root file system with /usr/bin/python3.

@@ -54,7 +54,7 @@ func (b *Backend) checkUser(ctx context.Context) sandbox.Finding {
 		return f
 	}
 	f.Detail = fmt.Sprintf("user %d, in a user namespace: memory and disk are limited for each program, not for a sandbox as a whole, "+
-		"and processor time is not", b.uid)
+		"and processor time is not; inside, programs are user 0 without any capability, since only one user can be mapped", b.uid)
 	f.Level, f.Mend = levelWarn, "run the gateway as root (for example as a system service) where many share the machine"
 	probe := exec.CommandContext(ctx, "/bin/true")
 	probe.SysProcAttr = b.attributes()
@@ -70,7 +70,7 @@ func (b *Backend) checkUser(ctx context.Context) sandbox.Finding {
 func (b *Backend) checkRunsc(ctx context.Context) sandbox.Finding {
 	f := sandbox.Finding{Name: "runsc", Level: levelOK, Detail: b.cfg.Runsc}
 	if err := checkRunsc(b.cfg.Runsc); err != nil {
-		f.Level, f.Detail, f.Mend = levelFail, unavailableText(err), "make build"
+		f.Level, f.Detail = levelFail, unavailableText(err) // which says what to do
 		return f
 	}
 	out, err := exec.CommandContext(ctx, b.cfg.Runsc, "--version").Output()

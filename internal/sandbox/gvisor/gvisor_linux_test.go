@@ -2,6 +2,7 @@ package gvisor_test
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -68,7 +69,7 @@ func roots(t testing.TB) map[string]string {
 	if _, err := os.Stat("/usr/bin/python3"); err == nil {
 		found["host"] = ""
 	}
-	img, err := image.Find("", image.Dirs(os.Getenv("LATHE_IMAGE_DIR"), os.Getenv("HOME")))
+	img, err := image.Find("", []string{cmp.Or(os.Getenv("LATHE_IMAGE_DIR"), "/var/lib/lathe/images")})
 	if err == nil && os.Getenv(guestEnv) == "" {
 		found["image"] = img.Root
 	}
