@@ -13,6 +13,10 @@ help: ## list the targets
 
 build: bin/lathe bin/runsc ## build bin/lathe (with the guest in it) and bin/runsc (gVisor)
 
+ifeq ($(shell command -v $(GO)),)
+$(error $(GO) is missing: install Go 1.26 or newer and put it into PATH)
+endif
+
 # go knows better than make what has changed, and does nothing where nothing has.
 bin/lathe: guest FORCE
 	@CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o $@ ./cmd/lathe

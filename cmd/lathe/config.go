@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/lathe-gateway/lathe/internal/config"
 )
@@ -43,7 +44,7 @@ func (c *configShowCmd) Run(t *terminal) error {
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(t.out, "# %s\n# images are in %s (LATHE_IMAGE_DIR)\n%s", source(cfg), cfg.ImageDir, text)
+	fmt.Fprintf(t.out, "# %s\n# images are looked for in %s (LATHE_IMAGE_DIR names another folder)\n%s", source(cfg), strings.Join(cfg.ImageDirs, ", "), text)
 	return nil
 }
 

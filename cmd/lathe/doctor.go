@@ -94,7 +94,7 @@ func wrap(s string) string {
 func (v *findings) end() error {
 	switch {
 	case v.faild > 0:
-		fmt.Fprintf(v.out, "%d of these fail: the arrows say what to do\n", v.faild)
+		fmt.Fprintf(v.out, "failing: %d; the lines above say what to do\n", v.faild)
 		return exitCode(1)
 	case v.warned > 0:
 		fmt.Fprintln(v.out, "everything works; the arrows say what could work better")
@@ -112,8 +112,7 @@ func dataDirFinding(cfg *config.Config) sandbox.Finding {
 	dir, err := datadir.Open(cfg.DataDir)
 	switch {
 	case errors.Is(err, datadir.ErrInUse):
-		f.Detail = err.Error()
-		f.Detail, _, _ = strings.Cut(f.Detail, ": stop that one")
+		f.Detail, _, _ = strings.Cut(strings.TrimPrefix(err.Error(), "data_dir "), ": stop that one")
 	case err != nil:
 		f.Level, f.Detail, f.Mend = levelFail, err.Error(), "set data_dir to a folder that this user may write to"
 		return f

@@ -36,11 +36,7 @@ func runscPath(cfg *config.Config) string {
 // findImage is the image that the configuration means. An error that wraps image.ErrNotFound leaves the host's Python where the
 // configuration names none.
 func findImage(cfg *config.Config) (*image.Image, error) {
-	home, err := os.UserHomeDir()
-	if err != nil {
-		home = ""
-	}
-	return image.Find(cfg.Sandbox.Image, image.Dirs(cfg.ImageDir, home))
+	return image.Find(cfg.Sandbox.Image, cfg.ImageDirs)
 }
 
 // rootFS is the image's folder, or "/" for the host's own Python.

@@ -1,8 +1,8 @@
 package main
 
 import (
+	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -72,16 +72,14 @@ func operatorError(err error) error {
 	return err
 }
 
-func (c *runCmd) read(t *terminal) (string, error) {
+func (c *runCmd) read(t *terminal) ([]byte, error) {
 	if c.File == "-" {
-		code, err := io.ReadAll(t.in)
-		return string(code), err
+		return io.ReadAll(t.in)
 	}
-	code, err := os.ReadFile(c.File)
-	return string(code), err
+	return os.ReadFile(c.File)
 }
 
-func (c *runCmd) inContainer(ctx context.Context, t *terminal, a *app, code string) error {
+func (c *runCmd) inContainer(ctx context.Context, t *terminal, a *app, code []byte) error {
 	ws, err := a.containers.Open(ctx, &turn.Hosted{Tools: []string{tool.Python}})
 	if err != nil {
 		return err
@@ -92,11 +90,11 @@ func (c *runCmd) inContainer(ctx context.Context, t *terminal, a *app, code stri
 			return fmt.Errorf("--in %s: %w", path, err)
 		}
 	}
-	prepare, start := c.asScript(code)
-	if _, err := ws.Run(ctx, tool.Call{Tool: tool.Python, Code: prepare}, nil); err != nil {
+	script, err := c.putScript(ctx, a, ws.Container().ID, code)
+	if err != nil {
 		return err
 	}
-	outcome, err := ws.Run(ctx, tool.Call{Tool: tool.Python, Code: start}, func(chunk tool.Chunk) {
+	outcome, err := ws.Run(ctx, tool.Call{Tool: tool.Bash, Code: script}, func(chunk tool.Chunk) {
 		to := t.out
 		if chunk.Stream == "stderr" {
 			to = t.err
@@ -106,28 +104,30 @@ func (c *runCmd) inContainer(ctx context.Context, t *terminal, a *app, code stri
 	if err != nil {
 		return err
 	}
+	for _, note := range ws.Notes() {
+		fmt.Fprintf(t.err, "lathe: %s\n", note)
+	}
 	if err := c.writeOut(ctx, t, a, outcome.Files); err != nil {
 		return err
 	}
 	return exitOf(t, outcome)
 }
 
-// asScript returns two cells that run code as python3 FILE.py would: with its arguments, without printing the last expression's value, and
-// with the file's name and lines in tracebacks.
-func (c *runCmd) asScript(code string) (prepare, start string) {
-	// A JSON string, and a list of them, is one of Python too.
-	quote := func(v any) string {
-		text, _ := json.Marshal(v) // strings cannot fail
-		return string(text)
+// putScript puts the program into its folder and returns the command that runs it as python3 FILE.py would.
+func (c *runCmd) putScript(ctx context.Context, a *app, containerID string, code []byte) (string, error) {
+	name := "stdin.py"
+	if c.File != "-" {
+		name = filepath.Base(c.File)
 	}
-	name := c.File
-	if name == "-" {
-		name = "<stdin>"
+	path, err := put(ctx, a, containerID, name, bytes.NewReader(code))
+	if err != nil {
+		return "", err
 	}
-	prepare = fmt.Sprintf("import linecache, sys\nsys.argv = %s\nlinecache.cache[%s] = (%d, None, %s.splitlines(True), %[2]s)\ndel linecache, sys",
-		quote(append([]string{c.File}, c.Args...)), quote(name), len(code), quote(code))
-	start = fmt.Sprintf(`exec(compile("".join(__import__("linecache").getlines(%s)), %[1]s, "exec"), globals())`, quote(name))
-	return prepare, start
+	command := "exec python3 -u"
+	for _, word := range append([]string{path}, c.Args...) {
+		command += " '" + strings.ReplaceAll(word, "'", `'\''`) + "'"
+	}
+	return command, nil
 }
 
 func putFile(ctx context.Context, a *app, containerID, path string) error {
@@ -136,12 +136,18 @@ func putFile(ctx context.Context, a *app, containerID, path string) error {
 		return err
 	}
 	defer f.Close()
-	staged, err := a.containers.Uploads().Stage(ctx, f)
-	if err != nil {
-		return err
-	}
-	_, err = a.containers.PutFile(ctx, containerID, filepath.Base(path), staged)
+	_, err = put(ctx, a, containerID, filepath.Base(path), f)
 	return err
+}
+
+// put returns the path at which the program finds the file.
+func put(ctx context.Context, a *app, containerID, name string, from io.Reader) (string, error) {
+	staged, err := a.containers.Uploads().Stage(ctx, from)
+	if err != nil {
+		return "", err
+	}
+	f, err := a.containers.PutFile(ctx, containerID, name, staged)
+	return f.Path, err
 }
 
 // writeOut writes files below Out as they lay below /mnt/data. Paths are the program's words: os.Root keeps them inside.

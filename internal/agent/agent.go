@@ -79,7 +79,9 @@ func (l *loop) clientError(ctx context.Context, err error) *turn.Error {
 	e := *turn.AsError(err)
 	if ctx.Err() != nil {
 		e = turn.Error{Kind: turn.KindCancelled, Message: "the request was cancelled", Cause: context.Cause(ctx)}
-		if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		if ended := turn.Ended(ctx); ended != nil {
+			e = *ended
+		} else if errors.Is(ctx.Err(), context.DeadlineExceeded) {
 			e.Kind, e.Message = turn.KindTimeout, "the request took too long"
 		}
 	}
@@ -92,7 +94,7 @@ func outcome(ctx context.Context, reason turn.Reason, err error) string {
 	switch {
 	case err == nil:
 		return string(reason)
-	case errors.Is(err, errStopped), ctx.Err() != nil:
+	case errors.Is(err, errStopped), ctx.Err() != nil && turn.Ended(ctx) == nil:
 		return "left"
 	}
 	return "error"

@@ -96,6 +96,18 @@ func TestRule7LeavingStopsCode(t *testing.T) {
 	}
 }
 
+func TestEndedByTheServer(t *testing.T) {
+	ctx, cancel := context.WithCancelCause(t.Context())
+	stopping := &turn.Error{Kind: turn.KindOverloaded, Message: "the server is stopping"}
+	b := newBench(t, []any{"one ", func(model context.Context) {
+		cancel(stopping)
+		<-model.Done()
+	}})
+	if r := b.run(ctx, request("hi")); r.err == nil || r.err.Kind != turn.KindOverloaded || r.err.Message != stopping.Message {
+		t.Errorf("%+v", r.err)
+	}
+}
+
 func TestRule7LeavingStopsTheModel(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()

@@ -30,8 +30,9 @@ type Config struct {
 	Sandbox Sandbox `yaml:"sandbox"`
 	Agent   Agent   `yaml:"agent"`
 
-	// ImageDir is the folder of sandbox images: LATHE_IMAGE_DIR, not a key of the file.
-	ImageDir string `yaml:"-"`
+	// ImageDirs are the folders that named images are looked for in, in order. It is no key of the file: LATHE_IMAGE_DIR alone where
+	// that is set, else the user's own (for others than root) and the machine's.
+	ImageDirs []string `yaml:"-"`
 	// Runsc is the path of gVisor's program: LATHE_RUNSC; "" means beside lathe, or in PATH. Not a key of the file.
 	Runsc string `yaml:"-"`
 	// File is the path that was read, "" if there was none.
@@ -66,7 +67,7 @@ type Model struct {
 
 // Sandbox is where code runs and what it may take.
 type Sandbox struct {
-	// Image is a directory, or the name of an image in ImageDir; "" is the image `python`, or else the host's Python.
+	// Image is a directory, or the name of an image in ImageDirs; "" is the image `python`, or else the host's Python.
 	Image string `yaml:"image"`
 	// Pool is accepted and has no effect in this release: no sandboxes are started ahead.
 	Pool        int      `yaml:"pool"`

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -81,7 +82,7 @@ agent: {max_rounds: 4, max_time: 1m30s}
 		t.Fatal(err)
 	}
 	want := &Config{
-		Listen: "0.0.0.0:4748", DataDir: "/srv/lathe", ImageDir: "/img", File: got.File,
+		Listen: "0.0.0.0:4748", DataDir: "/srv/lathe", ImageDirs: []string{"/img"}, File: got.File,
 		Keys: []Key{
 			{Name: "alice", Key: NewSecret("sk-alice-123"), Project: "research"},
 			{Name: "ops", Key: NewSecret("literal$dollar"), Project: "default", Admin: true},
@@ -119,7 +120,8 @@ func TestLoadDefaults(t *testing.T) {
 				t.Fatal(err)
 			}
 			want := Default()
-			want.DataDir, want.ImageDir, want.File = "/home/ann/.local/share/lathe", "/home/ann/.local/share/lathe/images", got.File
+			want.DataDir, want.File = "/home/ann/.local/share/lathe", got.File
+			want.ImageDirs = []string{"/home/ann/.local/share/lathe/images", "/var/lib/lathe/images"}
 			if diff := cmp.Diff(&want, got, secrets); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
@@ -129,8 +131,8 @@ func TestLoadDefaults(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if root.ImageDir != "/var/lib/lathe/images" || root.DataDir != "/root/.local/share/lathe" || root.Listen != "127.0.0.1:0" {
-		t.Errorf("as root: image dir %s, data dir %s, listen %s", root.ImageDir, root.DataDir, root.Listen)
+	if !slices.Equal(root.ImageDirs, []string{"/var/lib/lathe/images"}) || root.DataDir != "/root/.local/share/lathe" || root.Listen != "127.0.0.1:0" {
+		t.Errorf("as root: image dir %s, data dir %s, listen %s", root.ImageDirs, root.DataDir, root.Listen)
 	}
 	if got := root.Models; len(got) != 1 || got[0].Name != "demo" || got[0].Provider != "demo" {
 		t.Errorf("without a file the models are %v, want demo alone", got)

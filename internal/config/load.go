@@ -49,6 +49,19 @@ func Load(src Source) (*Config, error) {
 	return &c, nil
 }
 
+// systemImages is where root builds images for everybody.
+const systemImages = "/var/lib/lathe/images"
+
+func imageDirs(src Source, share string) []string {
+	switch dir, _ := src.Env("LATHE_IMAGE_DIR"); {
+	case dir != "":
+		return []string{dir}
+	case src.Root:
+		return []string{systemImages}
+	}
+	return []string{filepath.Join(share, "images"), systemImages}
+}
+
 // folders sets what depends on the user, and makes paths absolute.
 func (d *decoder) folders(c *Config, src Source) {
 	home, _ := src.Env("HOME")
@@ -57,13 +70,8 @@ func (d *decoder) folders(c *Config, src Source) {
 		c.DataDir = share
 	}
 	c.Runsc, _ = src.Env("LATHE_RUNSC")
-	c.ImageDir, _ = src.Env("LATHE_IMAGE_DIR")
-	if c.ImageDir == "" && src.Root {
-		c.ImageDir = "/var/lib/lathe/images"
-	} else if c.ImageDir == "" {
-		c.ImageDir = filepath.Join(share, "images")
-	}
-	for _, path := range []*string{&c.DataDir, &c.ImageDir, &c.Sandbox.Image} {
+	c.ImageDirs = imageDirs(src, share)
+	for _, path := range []*string{&c.DataDir, &c.ImageDirs[0], &c.Sandbox.Image} {
 		rest, inHome := strings.CutPrefix(*path, "~/")
 		if inHome {
 			*path = filepath.Join(home, rest)

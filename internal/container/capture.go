@@ -188,7 +188,8 @@ func (c *capture) note(text string) { c.notes = append(c.notes, text) }
 func (c *capture) file(ctx context.Context, p string, st stamp) error {
 	s := &c.files
 	old, seen := s.known[p]
-	if why := c.refuse(p, st); why != "" {
+	doubtful := seen && old.stamp == st // most likely the version that is kept already: no cap makes us forget it
+	if why := c.refuse(p, st); why != "" && !doubtful {
 		c.skipped.add(why, p)
 		s.known[p] = known{stamp: st} // said once
 		return nil

@@ -276,7 +276,8 @@ func (e *entry) writePart(n newFile) (part string, err error) {
 func volumeError(err error) error {
 	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
 		return &turn.Error{
-			Kind: turn.KindTooLarge, Param: "file", Message: "the container's disk is full; delete files in it, or use another container", Cause: err,
+			Kind: turn.KindTooLarge, Param: "file", Cause: err,
+			Message: "the container's disk is full; delete files in it, or use another container",
 		}
 	}
 	if errors.Is(err, fs.ErrNotExist) {

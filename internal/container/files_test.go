@@ -217,6 +217,10 @@ func TestCapsOnMadeFiles(t *testing.T) {
 		t.Errorf("%d files", len(out.Files))
 	}
 	note(`"f1000", "f1001", "f1002" and 97 more`)
+	// Bug pinned: a kept file that was looked at again in that call, only because it was young, lost its version to the cap.
+	if _, ok := w.Find(t.Context(), "/mnt/data/sparse"); !ok {
+		t.Error("sparse is no longer known")
+	}
 	for i := range 5 {
 		python(t, w, fmt.Sprintf("open('big', 'w').write('%d' * 300000)", i))
 	}
@@ -270,6 +274,13 @@ func TestFileThatIsStillWritten(t *testing.T) {
 	if _, ok := w.Find(t.Context(), "/mnt/data/log"); !ok && !strings.Contains(strings.Join(notes, ""), "still being written") {
 		t.Errorf("neither kept nor told: %q", notes)
 	}
+	size := func() int64 {
+		info, err := os.Stat(path)
+		must(t, err)
+		return info.Size()
+	}
+	looked := size()
+	eventually(t, "more is written", func() bool { return size() > looked })
 	close(stop)
 	<-stopped
 	out := bash(t, w, "true")

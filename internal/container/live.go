@@ -123,9 +123,11 @@ func startError(ctx context.Context, err error) error {
 	if ctx.Err() != nil && !errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		return context.Cause(ctx)
 	}
-	e := &turn.Error{Kind: turn.KindOverloaded, RetryAfter: 5 * time.Second, Message: "the sandbox could not be started; try again", Cause: err}
+	e := &turn.Error{
+		Kind: turn.KindOverloaded, RetryAfter: 5 * time.Second, Message: "the sandbox could not be started; try again", Cause: err,
+	}
 	if errors.Is(err, sandbox.ErrUnavailable) {
-		e.Message, e.RetryAfter = "this server cannot run code: its operator finds the reason with `lathe doctor`", 0
+		e.Message, e.Code, e.RetryAfter = "this server cannot run code: its operator finds the reason with `lathe doctor`", "sandbox_unavailable", 0
 	}
 	return e
 }

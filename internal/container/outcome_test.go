@@ -60,7 +60,8 @@ func TestCollectorCutsTheMiddle(t *testing.T) {
 		}
 	}
 	s := all.String()
-	if images != 1 || len(s) > clientText+300 || len(s) < clientText-2000 || !strings.HasPrefix(s, "FIRST é") || strings.Contains(s, "\uFFFD") {
+	if images != 1 || len(s) > clientText+300 || len(s) < clientText-2000 || !strings.HasPrefix(s, "FIRST é") ||
+		strings.Contains(s, "\uFFFD") {
 		t.Errorf("%d images, %d bytes of text, begins %q", images, len(s), s[:20])
 	}
 	for _, want := range []string{"bytes of output were cut here", "LAST", "7 more bytes were printed"} {

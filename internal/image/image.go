@@ -17,9 +17,6 @@ import (
 // DefaultName is the image that an empty configuration means.
 const DefaultName = "python"
 
-// SystemDir is where root builds images; every user of the machine may use them.
-const SystemDir = "/var/lib/lathe/images"
-
 // ErrNotFound: there is no image of that name.
 var ErrNotFound = errors.New("image: not found")
 
@@ -47,18 +44,6 @@ type Info struct {
 	Libraries map[string]string `json:"libraries"`
 }
 
-// Dirs are the folders that Find looks into, in order: dir if it is set (LATHE_IMAGE_DIR), the user's own, the machine's.
-func Dirs(dir, home string) []string {
-	var dirs []string
-	if dir != "" {
-		dirs = append(dirs, dir)
-	}
-	if home != "" {
-		dirs = append(dirs, filepath.Join(home, ".local/share/lathe/images"))
-	}
-	return append(dirs, SystemDir)
-}
-
 var (
 	nameForm = regexp.MustCompile(`^[a-z0-9][a-z0-9._-]{0,63}$`)
 	// A registry's reference has a tag, a digest or a path without a leading slash: docker.io/library/python:3.12.
@@ -83,7 +68,8 @@ func Find(ref string, dirs []string) (*Image, error) {
 	if !nameForm.MatchString(ref) {
 		if referenceForm.MatchString(ref) {
 			return nil, fmt.Errorf("image: %q looks like a registry's reference, which is not supported yet: unpack it, for example with "+
-				"`docker export $(docker create %s) > image.tar; image/build.sh --name mine --from-tar image.tar`, and set sandbox.image: mine", ref, ref)
+				"`docker export $(docker create %s) > image.tar; image/build.sh --name mine --from-tar image.tar`, "+
+				"and set sandbox.image: mine", ref, ref)
 		}
 		return nil, fmt.Errorf("image: %q is neither a folder (start it with / or ./) nor the name of an image", ref)
 	}
@@ -94,7 +80,15 @@ func Find(ref string, dirs []string) (*Image, error) {
 		}
 		return img, err
 	}
-	return nil, fmt.Errorf("%w: no image %q in %s: run `make image`", ErrNotFound, ref, strings.Join(dirs, ", "))
+	return nil, fmt.Errorf("%w: no image %q in %s: %s", ErrNotFound, ref, strings.Join(dirs, ", "), mend(ref))
+}
+
+// mend says how to come by the image ref.
+func mend(ref string) string {
+	if ref == DefaultName {
+		return "run `make image`"
+	}
+	return "build it from a root file system with `image/build.sh --name " + ref + " --from-tar FILE`, or correct sandbox.image"
 }
 
 // Open reads the image in dir, an absolute path: a folder that image/build.sh made, or any root file system with /usr/bin/python3.

@@ -50,7 +50,7 @@ func TestFind(t *testing.T) {
 		{"a root file system of its own", filepath.Join(dir, "bare"), "bare", "bare", ""},
 		{"the Root of an image", filepath.Join(dir, "python-2/rootfs"), "python-2/rootfs", "python", ""},
 		{"a folder without image.json", filepath.Join(dir, "foreign"), "foreign/rootfs", "foreign", ""},
-		{"unknown name", "r", "", "", "make image"},
+		{"unknown name", "r", "", "", "image/build.sh --name r"},
 		{"missing folder", filepath.Join(dir, "none"), "", "", "make image"},
 		{"reference", "docker.io/library/python:3.12", "", "", "docker export"},
 		{"short reference", "python:3.12", "", "", "docker export"},
@@ -88,15 +88,5 @@ func TestFind(t *testing.T) {
 	}
 	if img.Info.Python != "3.11.2" || img.Info.Libraries["numpy"] != "1.24.2" || img.Info.Created.IsZero() {
 		t.Errorf("image.json was read as %+v", img.Info)
-	}
-}
-
-func TestDirs(t *testing.T) {
-	got := Dirs("/x", "/home/u")
-	if len(got) != 3 || got[0] != "/x" || got[2] != SystemDir {
-		t.Errorf("got %q", got)
-	}
-	if got := Dirs("", ""); len(got) != 1 {
-		t.Errorf("got %q", got)
 	}
 }

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"mime"
@@ -9,9 +10,6 @@ import (
 
 	"github.com/lathe-gateway/lathe/internal/turn"
 )
-
-// bodyTimeout is how long a client may be silent in the middle of its request.
-const bodyTimeout = time.Minute
 
 // limitBody caps the body: at once where its length is given, else while it is read, when a read returns *http.MaxBytesError.
 func (s *Server) limitBody(w http.ResponseWriter, r *http.Request) error {
@@ -24,24 +22,26 @@ func (s *Server) limitBody(w http.ResponseWriter, r *http.Request) error {
 			Message: fmt.Sprintf("the request has %d bytes: at most %d are taken here", r.ContentLength, limit)}
 	}
 	if r.Body != nil && r.Body != http.NoBody {
-		timed := &timedBody{ReadCloser: r.Body, rc: http.NewResponseController(w)}
+		timed := &timedBody{ReadCloser: r.Body, rc: http.NewResponseController(w), silence: s.cfg.BodyTimeout}
 		r.Body = http.MaxBytesReader(w, timed, limit)
 	}
 	return nil
 }
 
 // timedBody gives every read a deadline of its own and takes it off at the end: net/http watches the connection for the client's leaving
-// once the body has been read, and would take a deadline for it.
+// once the body has been read, and would take a deadline for it. After a failed read it stays: net/http reads what is left of a small body
+// before it sends an answer, and would wait for a silent client for ever.
 type timedBody struct {
 	io.ReadCloser
-	rc *http.ResponseController
+	rc      *http.ResponseController
+	silence time.Duration
 }
 
 func (b *timedBody) Read(p []byte) (int, error) {
 	// A writer without deadlines (a test's recorder) cannot block.
-	_ = b.rc.SetReadDeadline(time.Now().Add(bodyTimeout))
+	_ = b.rc.SetReadDeadline(time.Now().Add(b.silence))
 	n, err := b.ReadCloser.Read(p)
-	if err != nil {
+	if errors.Is(err, io.EOF) {
 		_ = b.rc.SetReadDeadline(time.Time{})
 	}
 	return n, err

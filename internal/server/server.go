@@ -14,6 +14,7 @@ import (
 
 	"github.com/lathe-gateway/lathe/internal/auth"
 	"github.com/lathe-gateway/lathe/internal/telemetry"
+	"github.com/lathe-gateway/lathe/internal/turn"
 )
 
 // Config is what a Server is made of. API, Log and Metrics are required.
@@ -28,6 +29,8 @@ type Config struct {
 	Metrics *telemetry.Metrics
 	// MaxBody and MaxUpload cap a request's body in bytes, MaxUpload where it is multipart/form-data; 0 means 64 MiB and 512 MiB.
 	MaxBody, MaxUpload int64
+	// BodyTimeout is how long a client may be silent in the middle of its request's body; 0 means a minute.
+	BodyTimeout time.Duration
 	// Drain is how long running requests may take after the end has been asked for; 0 means 30 s.
 	Drain time.Duration
 }
@@ -38,6 +41,9 @@ func (c *Config) setDefaults() {
 	}
 	if c.MaxUpload == 0 {
 		c.MaxUpload = 512 << 20
+	}
+	if c.BodyTimeout == 0 {
+		c.BodyTimeout = time.Minute
 	}
 	if c.Drain == 0 {
 		c.Drain = 30 * time.Second
@@ -109,7 +115,10 @@ func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
 	return s.drain(ctx, srv, cancel)
 }
 
-var errStopping = errors.New("the server is stopping")
+// errStopping is also what clients are told whose requests are cancelled.
+var errStopping = &turn.Error{
+	Kind: turn.KindOverloaded, Code: "server_stopping", RetryAfter: 5 * time.Second, Message: "the server is stopping; send the request again",
+}
 
 func (s *Server) drain(ctx context.Context, srv *http.Server, cancel context.CancelCauseFunc) error {
 	limit, done := context.WithTimeout(context.WithoutCancel(ctx), s.cfg.Drain)

@@ -352,6 +352,25 @@ func TestBodyLimits(t *testing.T) {
 	}
 }
 
+// A client that falls silent in its body is given up and told, and does not hold its connection for ever.
+func TestSilentBody(t *testing.T) {
+	t.Parallel()
+	run := start(t, Config{API: echo(), BodyTimeout: 50 * time.Millisecond})
+	conn, err := net.Dial("tcp", strings.TrimPrefix(run.url, "http://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	fmt.Fprint(conn, "POST /v1/read HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n{")
+	if err := conn.SetReadDeadline(time.Now().Add(20 * time.Second)); err != nil {
+		t.Fatal(err)
+	}
+	answer, err := io.ReadAll(conn)
+	if err != nil || !strings.HasPrefix(string(answer), "HTTP/1.1 ") {
+		t.Errorf("got %q, %v", answer, err)
+	}
+}
+
 func TestReadiness(t *testing.T) {
 	t.Parallel()
 	var mu sync.Mutex

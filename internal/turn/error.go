@@ -1,6 +1,7 @@
 package turn
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"time"
@@ -79,6 +80,16 @@ func (e *Error) Error() string {
 }
 
 func (e *Error) Unwrap() error { return e.Cause }
+
+// Ended says why the gateway itself has ended the request of ctx: the *Error that is ctx's cause. It is nil while ctx lives, and where the
+// client has left, so that nobody reads an answer.
+func Ended(ctx context.Context) *Error {
+	if ctx.Err() == nil {
+		return nil
+	}
+	e, _ := errors.AsType[*Error](context.Cause(ctx))
+	return e
+}
 
 // AsError finds the *Error in err, or wraps err as internal. It returns nil for nil.
 func AsError(err error) *Error {

@@ -172,14 +172,15 @@ func (b *Backend) Close() error {
 	}
 	b.mu.Unlock()
 	var wg sync.WaitGroup
-	errs := make([]error, len(boxes))
+	errs := make([]error, len(boxes)+1)
 	for i, x := range boxes {
 		wg.Go(func() { errs[i] = x.Close() })
 	}
 	wg.Wait()
 	ctx, cancel := context.WithTimeout(context.Background(), cleanupTime)
 	defer cancel()
-	return errors.Join(append(errs, b.Reconcile(ctx))...)
+	errs[len(boxes)] = b.Reconcile(ctx)
+	return errors.Join(errs...)
 }
 
 // Reconcile has the contract of sandbox.Backend.Reconcile. What it looks for carries the path of the state directory, so it finds what a

@@ -33,7 +33,9 @@ func (*Backend) Reconcile(context.Context) error { return nil }
 
 // Check says that there is no gVisor here.
 func (*Backend) Check(context.Context) []sandbox.Finding {
-	return []sandbox.Finding{{Name: "system", Level: "fail", Detail: "gVisor needs Linux, this is " + runtime.GOOS, Mend: "run the gateway on Linux"}}
+	return []sandbox.Finding{{
+		Name: "system", Level: "fail", Detail: "gVisor needs Linux, this is " + runtime.GOOS, Mend: "run the gateway on Linux",
+	}}
 }
 
 // Close has nothing to do.

@@ -87,7 +87,9 @@ func benchStart(b *testing.B, be *gvisor.Backend, id string, cpus float64) sandb
 
 func benchCell(b *testing.B, sb sandbox.Sandbox) {
 	var out strings.Builder
-	_, err := sb.Exec(b.Context(), sandbox.Call{Kind: sandbox.Python, Code: "1 + 1", Dir: "/tmp"}, func(o sandbox.Output) { out.WriteString(o.Text) })
+	_, err := sb.Exec(b.Context(), sandbox.Call{Kind: sandbox.Python, Code: "1 + 1", Dir: "/tmp"}, func(o sandbox.Output) {
+		out.WriteString(o.Text)
+	})
 	if err != nil || out.String() != "2" {
 		b.Fatalf("%q, %v", out.String(), err)
 	}

@@ -53,7 +53,7 @@ func (x *box) start(ctx context.Context, root rootfs, spec sandbox.Spec) (err er
 	if err := x.writeBundle(root, spec); err != nil {
 		return err
 	}
-	conn, cmd, err := x.launch()
+	conn, cmd, err := x.launch(ctx)
 	if err != nil {
 		return err
 	}
@@ -86,7 +86,7 @@ func (x *box) start(ctx context.Context, root rootfs, spec sandbox.Spec) (err er
 	if err := b.cgroups.started(x.id); err != nil {
 		b.cfg.Logger.WarnContext(ctx, "the sandbox's cgroup is not complete", "sandbox", x.id, "error", err)
 	}
-	go x.watch()
+	go x.watch(context.WithoutCancel(ctx))
 	return nil
 }
 
@@ -110,7 +110,7 @@ func (x *box) writeBundle(root rootfs, spec sandbox.Spec) error {
 }
 
 // launch starts runsc with the guest's standard input and output at the other end of the connection.
-func (x *box) launch() (io.ReadWriteCloser, *exec.Cmd, error) {
+func (x *box) launch(ctx context.Context) (io.ReadWriteCloser, *exec.Cmd, error) {
 	inR, inW, err := os.Pipe()
 	if err != nil {
 		return nil, nil, fmt.Errorf("gvisor: %w", err)
@@ -124,7 +124,7 @@ func (x *box) launch() (io.ReadWriteCloser, *exec.Cmd, error) {
 		return nil, nil, errors.Join(fmt.Errorf("gvisor: %w", err), inR.Close(), inW.Close(), outR.Close(), outW.Close())
 	}
 	conn := &stdio{r: outR, w: inW}
-	cmd := x.b.command(append(x.b.flags(), "run", "--detach", "--bundle="+x.bundle(), x.id)...)
+	cmd := x.b.command(ctx, append(x.b.flags(), "run", "--detach", "--bundle="+x.bundle(), x.id)...)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = inR, outW, errW
 	table, err := reserveTable(cmd)
 	if err == nil {
@@ -193,10 +193,10 @@ func (x *box) startError(err error) error {
 }
 
 // watch waits for the end and frees everything. It is the only one to close dead.
-func (x *box) watch() {
+func (x *box) watch(ctx context.Context) {
 	<-x.link.Done()
 	log := x.b.cfg.Logger.With("sandbox", x.id)
-	ctx, cancel := context.WithTimeout(context.Background(), cleanupTime)
+	ctx, cancel := context.WithTimeout(ctx, cleanupTime)
 	defer cancel()
 	x.oom = x.b.cgroups.oomKilled(x.id)
 	x.endErr = x.remove(ctx)

@@ -28,7 +28,7 @@ const checkTime = 30 * time.Second
 
 // Check has the contract of sandbox.Backend.Check. It starts a sandbox if nothing forbids it.
 func (b *Backend) Check(ctx context.Context) []sandbox.Finding {
-	found := []sandbox.Finding{b.checkSystem(), b.checkUser(), b.checkRunsc(ctx), b.checkImage()}
+	found := []sandbox.Finding{b.checkSystem(), b.checkUser(ctx), b.checkRunsc(ctx), b.checkImage()}
 	found = append(found, b.checkCgroups(), b.checkDisk())
 	for _, f := range found {
 		if f.Level == levelFail {
@@ -48,16 +48,16 @@ func (b *Backend) checkSystem() sandbox.Finding {
 	return f
 }
 
-func (b *Backend) checkUser() sandbox.Finding {
+func (b *Backend) checkUser(ctx context.Context) sandbox.Finding {
 	f := sandbox.Finding{Name: "user", Level: levelOK, Detail: "root"}
 	if b.uid == 0 {
 		return f
 	}
-	f.Detail = fmt.Sprintf("user %d, in a user namespace: memory, processor and disk are limited for each program, not for a sandbox as a whole", b.uid)
+	f.Detail = fmt.Sprintf("user %d, in a user namespace: memory and disk are limited for each program, not for a sandbox as a whole, "+
+		"and processor time is not; inside, programs are user 0 without any capability, since only one user can be mapped", b.uid)
 	f.Level, f.Mend = levelWarn, "run the gateway as root (for example as a system service) where many share the machine"
-	probe := exec.Command("/proc/self/exe", "--help")
-	probe.Path = "/bin/true"
-	probe.SysProcAttr = b.command().SysProcAttr
+	probe := exec.CommandContext(ctx, "/bin/true")
+	probe.SysProcAttr = b.attributes()
 	if err := probe.Run(); err != nil {
 		f.Level = levelFail
 		f.Detail = fmt.Sprintf("user %d may not make a user namespace: %v", b.uid, err)
@@ -70,7 +70,7 @@ func (b *Backend) checkUser() sandbox.Finding {
 func (b *Backend) checkRunsc(ctx context.Context) sandbox.Finding {
 	f := sandbox.Finding{Name: "runsc", Level: levelOK, Detail: b.cfg.Runsc}
 	if err := checkRunsc(b.cfg.Runsc); err != nil {
-		f.Level, f.Detail, f.Mend = levelFail, unavailableText(err), "make build"
+		f.Level, f.Detail = levelFail, unavailableText(err) // which says what to do
 		return f
 	}
 	out, err := exec.CommandContext(ctx, b.cfg.Runsc, "--version").Output()
@@ -125,7 +125,8 @@ func (b *Backend) checkCgroups() sandbox.Finding {
 		f.Detail = "none (" + b.cgroups.why + "): memory is limited for each program only, processor time is not"
 		f.Mend = "run the gateway as root, with a writable /sys/fs/cgroup"
 	default:
-		f.Detail = fmt.Sprintf("version %d, under %s: memory, processor and processes of each sandbox are limited", b.cgroups.version, b.cgroups.parent)
+		f.Detail = fmt.Sprintf("version %d, under %s: memory, processor and processes of each sandbox are limited",
+			b.cgroups.version, b.cgroups.parent)
 		if !b.cgroups.swap {
 			f.Level = levelWarn
 			f.Detail += "; this kernel does not count swap, so a sandbox can use the machine's"

@@ -1,6 +1,7 @@
 package gvisor
 
 import (
+	"context"
 	"os"
 	"os/exec"
 	"syscall"
@@ -11,20 +12,25 @@ import (
 // only after all processors have passed a grace period, about 25 ms. A table is copied to children as large as its highest number needs.
 const tableFD = 300
 
-// command is runsc with arguments, not yet started.
-func (b *Backend) command(args ...string) *exec.Cmd {
-	cmd := exec.Command(b.cfg.Runsc, args...)
+// command is runsc with arguments, not yet started. It ends with ctx.
+func (b *Backend) command(ctx context.Context, args ...string) *exec.Cmd {
+	cmd := exec.CommandContext(ctx, b.cfg.Runsc, args...)
 	cmd.Dir = "/"
 	cmd.Env = []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin"}
-	// Not the gateway's session: the terminal's signals are not meant for sandboxes.
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
-	if b.uid != 0 {
-		// runsc --rootless could never restore a checkpoint. As root of a user namespace of its own it can.
-		cmd.SysProcAttr.Cloneflags = syscall.CLONE_NEWUSER | syscall.CLONE_NEWNS
-		cmd.SysProcAttr.UidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Geteuid(), Size: 1}}
-		cmd.SysProcAttr.GidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getegid(), Size: 1}}
-	}
+	cmd.SysProcAttr = b.attributes()
 	return cmd
+}
+
+// attributes are how runsc is started: not in the gateway's session, since a terminal's signals are not meant for sandboxes, and for an
+// ordinary user as root of a user namespace of its own. runsc --rootless would do too, but could never restore a checkpoint.
+func (b *Backend) attributes() *syscall.SysProcAttr {
+	attr := &syscall.SysProcAttr{Setsid: true}
+	if b.uid != 0 {
+		attr.Cloneflags = syscall.CLONE_NEWUSER | syscall.CLONE_NEWNS
+		attr.UidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Geteuid(), Size: 1}}
+		attr.GidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getegid(), Size: 1}}
+	}
+	return attr
 }
 
 // reserveTable makes cmd inherit a file as number tableFD. The caller closes it after the start.

@@ -125,8 +125,11 @@ func writeEtc(from, to string) error {
 	}
 	// Debian chooses between libraries and programs through links here: libblas.so.3, awk.
 	links, err := os.ReadDir(filepath.Join(from, "alternatives"))
-	if err != nil {
+	if errors.Is(err, fs.ErrNotExist) {
 		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("gvisor: %w", err)
 	}
 	if err := os.MkdirAll(filepath.Join(to, "alternatives"), 0o755); err != nil {
 		return fmt.Errorf("gvisor: %w", err)
@@ -143,15 +146,18 @@ func writeEtc(from, to string) error {
 
 func copyPublic(from, to string) error {
 	fi, err := os.Lstat(from)
-	if err != nil {
-		return nil // not every machine has every file
-	}
-	if fi.Mode()&fs.ModeSymlink != 0 {
+	if err == nil && fi.Mode()&fs.ModeSymlink != 0 {
 		return copyLink(from, to)
 	}
-	data, err := os.ReadFile(from)
+	var data []byte
+	if err == nil {
+		data, err = os.ReadFile(from)
+	}
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil // not every machine has every file
+	}
 	if err != nil {
-		return nil
+		return fmt.Errorf("gvisor: %w", err)
 	}
 	if err := os.WriteFile(to, data, 0o644); err != nil {
 		return fmt.Errorf("gvisor: %w", err)

@@ -111,8 +111,9 @@ func TestLayout(t *testing.T) {
 func TestHostRootfs(t *testing.T) {
 	host, l := t.TempDir(), newLayout(t.TempDir())
 	for name, content := range map[string]string{
-		"usr/bin/python3": "", "usr/lib/x": "", "lib64/ld.so": "", "root/.ssh/id": "secret", "home/user/x": "secret", "var/x": "secret",
-		"opt/x": "secret", "srv/x": "secret", "etc/shadow": "secret", "etc/passwd": "secret:x:1:1", "etc/hosts": "10.0.0.1 secret", "etc/environment": "secret",
+		"usr/bin/python3": "", "usr/lib/x": "", "lib64/ld.so": "",
+		"root/.ssh/id": "secret", "home/user/x": "secret", "var/x": "secret", "opt/x": "secret", "srv/x": "secret",
+		"etc/shadow": "secret", "etc/passwd": "secret:x:1:1", "etc/hosts": "10.0.0.1 secret", "etc/environment": "secret",
 		"etc/ld.so.cache": "cache", "etc/mime.types": "types", "etc/ssl/private/key": "secret",
 	} {
 		path := filepath.Join(host, name)
@@ -120,7 +121,10 @@ func TestHostRootfs(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for name, target := range map[string]string{"bin": "usr/bin", "lib": "usr/lib", "etc/alternatives/awk": "/usr/bin/mawk", "etc/localtime": "/usr/share/zoneinfo/UTC"} {
+	links := map[string]string{
+		"bin": "usr/bin", "lib": "usr/lib", "etc/alternatives/awk": "/usr/bin/mawk", "etc/localtime": "/usr/share/zoneinfo/UTC",
+	}
+	for name, target := range links {
 		path := filepath.Join(host, name)
 		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.Symlink(target, path)); err != nil {
 			t.Fatal(err)
@@ -142,7 +146,7 @@ func TestHostRootfs(t *testing.T) {
 			t.Errorf("mounts (-want +got):\n%s", diff)
 		}
 	}
-	for link, want := range map[string]string{"bin": "usr/bin", "lib": "usr/lib", "etc/alternatives/awk": "/usr/bin/mawk", "etc/localtime": "/usr/share/zoneinfo/UTC"} {
+	for link, want := range links {
 		if got, err := os.Readlink(filepath.Join(l.rootfs, link)); err != nil || got != want {
 			t.Errorf("%s is a link to %q, %v", link, got, err)
 		}
@@ -175,7 +179,9 @@ func TestHostRootfs(t *testing.T) {
 func TestMountPoints(t *testing.T) {
 	dir, outside := t.TempDir(), t.TempDir()
 	path := filepath.Join(dir, "usr/bin/python3")
-	if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, nil, 0o755), os.Symlink(outside, filepath.Join(dir, "mnt"))); err != nil {
+	err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, nil, 0o755),
+		os.Symlink(outside, filepath.Join(dir, "mnt")))
+	if err != nil {
 		t.Fatal(err)
 	}
 	if _, err := openRootfs(dir, newLayout(t.TempDir())); err == nil {

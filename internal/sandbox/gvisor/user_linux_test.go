@@ -27,15 +27,7 @@ func TestOrdinaryUser(t *testing.T) {
 	if _, ok := roots(t)["host"]; !ok {
 		t.Skip("needs /usr/bin/python3")
 	}
-	dir, err := os.MkdirTemp("", "ordinary")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := os.RemoveAll(dir); err != nil {
-			t.Error(err)
-		}
-	})
+	dir := t.TempDir()
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
@@ -47,6 +39,9 @@ func TestOrdinaryUser(t *testing.T) {
 	publish(t, self, filepath.Join(dir, "test"))
 	publish(t, findRunsc(t), filepath.Join(dir, "runsc"))
 	if err := os.Mkdir(filepath.Join(dir, "tmp"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chmod(filepath.Dir(dir), 0o755); err != nil {
 		t.Fatal(err)
 	}
 	for _, p := range []string{dir, filepath.Join(dir, "tmp")} {

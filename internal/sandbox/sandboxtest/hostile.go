@@ -222,8 +222,8 @@ func testNetwork(t *testing.T, b sandbox.Backend) {
 	for i, host := range hostAddresses(t) {
 		tries[fmt.Sprint("host-", i, "-", host)] = fmt.Sprintf("socket.create_connection((%q, %s), 3)", host, port(listener.Addr()))
 		// A datagram to an own loopback address is sent, to nobody.
-		tries[fmt.Sprint("udp-", i, "-", host)] = fmt.Sprintf("s = socket.socket(socket.%s, socket.SOCK_DGRAM); s.connect((%q, %s)); s.send(b'x'); "+
-			"s.settimeout(0.2); s.recv(1)", family(host), host, port(listener.Addr()))
+		tries[fmt.Sprint("udp-", i, "-", host)] = fmt.Sprintf("s = socket.socket(socket.%s, socket.SOCK_DGRAM); s.connect((%q, %s)); "+
+			"s.send(b'x'); s.settimeout(0.2); s.recv(1)", family(host), host, port(listener.Addr()))
 	}
 	p.refused(t, tries)
 	if n := reached.Load(); n != 1 {
@@ -290,7 +290,8 @@ func testSockets(t *testing.T, b sandbox.Backend) {
 // testNeighbours: two sandboxes of one backend know nothing of each other.
 func testNeighbours(t *testing.T, b sandbox.Backend) {
 	one, two := Start(t, b, nil), Start(t, b, nil)
-	o := one.Must(t, "import socket\ns = socket.create_server(('127.0.0.1', 0))\nu = socket.socket(socket.AF_UNIX)\nu.bind('\\0name')\nu.listen()\n"+
+	o := one.Must(t, "import socket\ns = socket.create_server(('127.0.0.1', 0))\n"+
+		"u = socket.socket(socket.AF_UNIX)\nu.bind('\\0name')\nu.listen()\n"+
 		"open('/tmp/own', 'w').write('x')\nopen('/dev/shm/own', 'w').write('x')\nprint(s.getsockname()[1])")
 	two.refused(t, map[string]string{
 		"port":     "socket.create_connection(('127.0.0.1', " + strings.TrimSpace(o.Text(sandbox.Stdout)) + "), 3)",
@@ -302,17 +303,28 @@ func testNeighbours(t *testing.T, b sandbox.Backend) {
 
 // testOutlive: a call's programs do not live longer than it may, whatever they do about it.
 func testOutlive(t *testing.T, b sandbox.Backend) {
-	ignore := "import os, signal, time\nfor s in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGALRM): signal.signal(s, signal.SIG_IGN)\n"
-	daemon := ignore + "if os.fork() == 0:\n    os.setsid()\n    if os.fork() == 0:\n        os.chdir('/mnt/data')\n        for fd in range(3): os.close(fd)\n" +
-		"        while True:\n            f = os.open('beat', os.O_WRONLY | os.O_CREAT | os.O_APPEND); os.write(f, b'x'); os.close(f); time.sleep(0.02)\n" +
-		"    os._exit(0)\n"
+	const ignore = `import os, signal, time
+for s in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGALRM): signal.signal(s, signal.SIG_IGN)
+`
+	const daemon = ignore + `if os.fork() == 0:
+    os.setsid()
+    if os.fork() == 0:
+        os.chdir('/mnt/data')
+        for fd in range(3): os.close(fd)
+        while True:
+            f = os.open('beat', os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+            os.write(f, b'x')
+            os.close(f)
+            time.sleep(0.02)
+    os._exit(0)
+`
 	for name, call := range map[string]sandbox.Call{
 		"python":        {Kind: sandbox.Python, Code: ignore + beat},
 		"python daemon": {Kind: sandbox.Python, Code: daemon + "while True: pass"},
 		"bash":          {Kind: sandbox.Bash, Code: "trap '' INT TERM HUP; " + shellBeat},
 		"bash daemon":   {Kind: sandbox.Bash, Code: "python3 - <<'END' &\n" + daemon + "END\nwhile :; do sleep 1; done"},
-		"respawning": {Kind: sandbox.Bash, Code: "cat > again.sh <<'END'\ntrap '' INT TERM\nprintf x >> beat; sleep 0.02; setsid sh again.sh &\nEND\n" +
-			"sh again.sh; sleep 100"},
+		"respawning": {Kind: sandbox.Bash, Code: "cat > again.sh <<'END'\n" +
+			"trap '' INT TERM\nprintf x >> beat; sleep 0.02; setsid sh again.sh &\nEND\nsh again.sh; sleep 100"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := Start(t, b, nil)

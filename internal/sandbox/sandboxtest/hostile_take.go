@@ -70,7 +70,7 @@ print(len(threads) <= 40)`)
 			"processes": "import resource; resource.setrlimit(resource.RLIMIT_NPROC, (10000, 10000))",
 			"memory":    "import resource; resource.setrlimit(resource.RLIMIT_AS, (-1, -1))",
 			"file":      "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (-1, -1))",
-			"namespace": "call('unshare', 0x20000000); call('setuid', 0); import resource; resource.setrlimit(resource.RLIMIT_NPROC, (10000, 10000))",
+			"namespace": "call('unshare', 0x20000000); import resource; resource.setrlimit(resource.RLIMIT_NPROC, (10000, 10000))",
 		})
 	})
 }
@@ -149,7 +149,14 @@ for i in range(8):
         finally: time.sleep(600)
 time.sleep(600)`,
 		"memory files": "import os, time\nwhile True:\n    f = os.memfd_create('m')\n    for _ in range(64): os.write(f, b'x' * (1 << 20))",
-		"shared":       "import mmap\nx = []\nwhile True:\n    f = open('/dev/shm/f%d' % len(x), 'wb')\n    x.append(f)\n    try: f.write(b'x' * (16 << 20))\n    except OSError:\n        g = open('/tmp/f%d' % len(x), 'wb'); x.append(g); g.write(b'x' * (16 << 20))\n        while True: x.append(bytearray(1 << 20))",
+		"files in memory": `import os
+for folder in ('/dev/shm', '/tmp'):
+    with open(folder + '/big', 'wb') as f:
+        try:
+            while True: f.write(b'x' * (1 << 20))
+        except OSError: pass
+x = []
+while True: x.append(b'x' * (1 << 20))`,
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := Start(t, b, func(s *sandbox.Spec) { s.Limits.Memory = 256 << 20 })
@@ -184,7 +191,8 @@ func testDisk(t *testing.T, b sandbox.Backend) {
 		}
 	})
 	t.Run("usable again", func(t *testing.T) {
-		o := p.Must(t, "import os\nos.remove('big')\nos.path.exists('big2') and os.remove('big2')\nopen('small', 'w').write('fits')\nprint(open('small').read())")
+		o := p.Must(t, "import os\nos.remove('big')\nos.path.exists('big2') and os.remove('big2')\n"+
+			"with open('small', 'w') as f: f.write('fits')\nprint(open('small').read())")
 		if o.Text(sandbox.Stdout) != "fits\n" {
 			t.Errorf("got %q", o.Text(""))
 		}

@@ -189,7 +189,7 @@ func (h *handler) stream(w http.ResponseWriter, r *http.Request, req *request, h
 	if failure == nil || !out.Started() {
 		return failure
 	}
-	if r.Context().Err() == nil {
+	if r.Context().Err() == nil || turn.Ended(r.Context()) != nil {
 		h.fail(r, out, failure)
 	}
 	return nil

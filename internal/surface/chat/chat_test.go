@@ -35,10 +35,11 @@ func (f turns) Stream(ctx context.Context, req *turn.Request) turn.Stream {
 
 // world is a gateway of this surface in front of the scripted upstream: the model "fast" can be passed on, "slow" cannot.
 type world struct {
-	up     *up.Server
-	url    string
-	client openai.Client
-	log    *strings.Builder
+	handler http.Handler
+	up      *up.Server
+	url     string
+	client  openai.Client
+	log     *strings.Builder
 }
 
 func newWorld(t *testing.T, hosted turns, answers ...up.Answer) *world {
@@ -59,7 +60,8 @@ func newWorld(t *testing.T, hosted turns, answers ...up.Answer) *world {
 	if hosted != nil {
 		cfg.Turns = hosted
 	}
-	s := httptest.NewServer(chat.New(cfg))
+	w.handler = chat.New(cfg)
+	s := httptest.NewServer(w.handler)
 	t.Cleanup(func() {
 		s.CloseClientConnections()
 		s.Close()
@@ -374,6 +376,22 @@ func TestNoRetryOnceCodeRan(t *testing.T) {
 	res := post(t, w.url, `{"model":"fast","messages":[{"role":"user","content":"x"}],"tools":[{"type":"code_interpreter"}]}`)
 	if res.Header.Get("X-Should-Retry") != "false" {
 		t.Errorf("headers %v", res.Header)
+	}
+}
+
+func TestEndedByTheServer(t *testing.T) {
+	ctx, cancel := context.WithCancelCause(t.Context())
+	w := newWorld(t, func(_ context.Context, _ *turn.Request, yield func(turn.Event, error) bool) {
+		yield(turn.Started{}, nil)
+		stopping := &turn.Error{Kind: turn.KindOverloaded, Message: "the server is stopping"}
+		cancel(stopping)
+		yield(nil, stopping)
+	})
+	const body = `{"model":"fast","stream":true,"messages":[{"role":"user","content":"x"}],"tools":[{"type":"code_interpreter"}]}`
+	rec := httptest.NewRecorder()
+	w.handler.ServeHTTP(rec, httptest.NewRequestWithContext(ctx, http.MethodPost, "/v1/chat/completions", strings.NewReader(body)))
+	if !strings.Contains(rec.Body.String(), `"message":"the server is stopping"`) {
+		t.Errorf("got %s", rec.Body)
 	}
 }
 

@@ -27,6 +27,9 @@ func (d *decoder) tools() error {
 			}
 			d.out.Tools = append(d.out.Tools, tool)
 		case oaichat.ToolCodeInterpreter:
+			if len(t.Unknown) > 0 {
+				return oai.UnknownParameter(path + "." + t.Unknown[0])
+			}
 			if err := d.codeInterpreter(path, t.Container); err != nil {
 				return err
 			}

@@ -296,7 +296,7 @@ func TestRefusals(t *testing.T) {
 		{`{"name":"x","expires_after":{"anchor":"last_active_at","minutes":0}}`, "from 1", "expires_after.minutes", "invalid_value"},
 		{`{"name":"x","expires_after":{"anchor":"last_active_at","minutes":50000}}`, "43200 minutes", "expires_after.minutes", "invalid_value"},
 		{`{"name":"x","expires_after":{"anchor":"last_active_at","minutes":1,"hours":1}}`, "hours", "expires_after.hours", "unknown_parameter"},
-		{`{"name":"x","network_policy":{"type":"allowlist","allowed_domains":["example.com"]}}`, "network", "network_policy", "unsupported_value"},
+		{`{"name":"x","network_policy":{"type":"allowlist","allowed_domains":["a.com"]}}`, "network", "network_policy", "unsupported_value"},
 		{`{"name":"x","skills":[{"type":"skill_reference","skill_id":"s"}]}`, "skills", "skills", "unsupported_value"},
 		{`{"name":"x","file_ids":["file_none"]}`, "No such File object: file_none", "file_ids", ""},
 	} {

@@ -23,7 +23,8 @@ type file struct {
 
 func encodeFile(f store.File) file {
 	return file{
-		ID: f.ID, Object: "container.file", ContainerID: f.Container, CreatedAt: f.CreatedAt.Unix(), Bytes: f.Bytes, Path: f.Path, Source: f.Source,
+		ID: f.ID, Object: "container.file", ContainerID: f.Container, CreatedAt: f.CreatedAt.Unix(),
+		Bytes: f.Bytes, Path: f.Path, Source: f.Source,
 	}
 }
 

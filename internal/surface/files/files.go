@@ -130,7 +130,8 @@ func decode(values map[string]string) (purpose string, expire time.Duration, err
 	}
 	s, err := strconv.Atoi(seconds)
 	if err != nil || s < minSeconds || s > maxSeconds {
-		return "", 0, turn.Invalid("expires_after.seconds", "expires_after[seconds] must be from %d to %d, got %q", minSeconds, maxSeconds, seconds)
+		return "", 0, turn.Invalid("expires_after.seconds",
+			"expires_after[seconds] must be from %d to %d, got %q", minSeconds, maxSeconds, seconds)
 	}
 	return purpose, time.Duration(s) * time.Second, nil
 }

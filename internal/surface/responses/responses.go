@@ -133,7 +133,7 @@ func (h *handler) stream(w http.ResponseWriter, r *http.Request, req *request, e
 		if !out.Started() {
 			return failure
 		}
-		if ctx.Err() != nil {
+		if ctx.Err() != nil && turn.Ended(ctx) == nil {
 			return nil
 		}
 		h.logFailure(ctx, failure)

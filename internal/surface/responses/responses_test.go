@@ -117,6 +117,31 @@ func (e *endless) Stream(ctx context.Context, _ *turn.Request) turn.Stream {
 	}
 }
 
+// A server that stops tells the client, which otherwise could not know a broken answer from a whole one.
+func TestEndedByTheServer(t *testing.T) {
+	ctx, cancel := context.WithCancelCause(t.Context())
+	turns := streamFunc(func(_ context.Context, yield func(turn.Event, error) bool) {
+		if yield(turn.Started{}, nil) && yield(turn.MessageStarted{}, nil) {
+			stopping := &turn.Error{Kind: turn.KindOverloaded, Message: "the server is stopping"}
+			cancel(stopping)
+			yield(nil, stopping)
+		}
+	})
+	r := httptest.NewRequestWithContext(ctx, http.MethodPost, "/v1/responses", strings.NewReader(`{"model":"m","input":"x","stream":true}`))
+	w := httptest.NewRecorder()
+	testHandler(turns).ServeHTTP(w, r)
+	if body := w.Body.String(); !strings.Contains(body, "event: response.failed") || !strings.Contains(body, "the server is stopping") {
+		t.Errorf("got %s", body)
+	}
+}
+
+// streamFunc is a turn.Streamer.
+type streamFunc func(context.Context, func(turn.Event, error) bool)
+
+func (f streamFunc) Stream(ctx context.Context, _ *turn.Request) turn.Stream {
+	return func(yield func(turn.Event, error) bool) { f(ctx, yield) }
+}
+
 func TestClientLeaves(t *testing.T) {
 	e := &endless{ended: make(chan error, 1)}
 	srv := httptest.NewServer(testHandler(e))

@@ -3,6 +3,8 @@ package oaichat
 import (
 	"encoding/json"
 	"errors"
+	"maps"
+	"slices"
 )
 
 // Tool types.
@@ -18,6 +20,40 @@ type Tool struct {
 	Function *Function `json:"function,omitempty"`
 	// Container is set only for code_interpreter.
 	Container *ToolContainer `json:"container,omitempty"`
+	// Unknown are the paths of what a code_interpreter tool holds beside these, sorted: it is our extension, so nobody else gives them a
+	// meaning. Other tools may hold what their server knows.
+	Unknown []string `json:"-"`
+}
+
+// UnmarshalJSON also fills Unknown.
+func (t *Tool) UnmarshalJSON(data []byte) error {
+	type plain Tool
+	if err := json.Unmarshal(data, (*plain)(t)); err != nil {
+		return err
+	}
+	if t.Type != ToolCodeInterpreter {
+		return nil
+	}
+	t.Unknown = unknown(data, "", "type", "container")
+	if t.Container != nil {
+		t.Unknown = append(t.Unknown, t.Container.unknown...)
+	}
+	return nil
+}
+
+// unknown are the keys of an object that are not among known, behind prefix.
+func unknown(object []byte, prefix string, known ...string) []string {
+	var fields map[string]json.RawMessage
+	if json.Unmarshal(object, &fields) != nil {
+		return nil
+	}
+	var out []string
+	for _, key := range slices.Sorted(maps.Keys(fields)) {
+		if !slices.Contains(known, key) {
+			out = append(out, prefix+key)
+		}
+	}
+	return out
 }
 
 // Function is a function that the client runs.
@@ -32,6 +68,8 @@ type Function struct {
 type ToolContainer struct {
 	ID   string // "" for an object
 	Auto *AutoContainer
+
+	unknown []string
 }
 
 // AutoContainer asks for a container that is found or made.
@@ -48,6 +86,7 @@ func (c *ToolContainer) UnmarshalJSON(data []byte) error {
 		return json.Unmarshal(data, &c.ID)
 	}
 	c.Auto = &AutoContainer{}
+	c.unknown = unknown(data, "container.", "type", "file_ids", "memory_limit", "network_policy")
 	return json.Unmarshal(data, c.Auto)
 }
 
