@@ -46,11 +46,10 @@ func New(cfg Config) (*Provider, error) {
 }
 
 func readError(body []byte) *upstream.Said {
-	r, err := oaichat.ParseReceived(body)
-	if err != nil || r.Error == nil {
-		return nil
+	if r, err := oaichat.ParseReceived(body); err == nil {
+		return (*upstream.Said)(r.Error) // nil where there is none
 	}
-	return (*upstream.Said)(r.Error)
+	return nil
 }
 
 // Protocol is openai-chat.

@@ -84,7 +84,7 @@ func inputPart(p turn.Part) (oairesponses.Part, error) {
 	case turn.Image:
 		out := &oairesponses.InputImage{Type: "input_image", ImageURL: p.URL, FileID: p.FileID, Detail: p.Detail}
 		if out.Detail == "" {
-			out.Detail = "auto" // vLLM refuses an image without it
+			out.Detail = "auto" // vLLM refuses an image without it (vllm-project/vllm#57241)
 		}
 		return out, nil
 	case turn.Document:
@@ -113,11 +113,14 @@ func inputFile(d turn.Document) *oairesponses.InputFile {
 	return f
 }
 
-// reasoning goes back whole where it is sealed, under the id that it came with: servers refuse it under another. Text that is not sealed is
+// reasoning goes back whole where it is sealed, under the id that it came with: OpenAI refuses it under another. Text that is not sealed is
 // that of an open model. A summary alone is nothing that a model could read, and what a server of another protocol sealed (Field) neither.
 func (enc encoder) reasoning(r turn.Reasoning) oairesponses.Item {
-	if r.Field != "" {
+	if r.Field != "" || enc.noSealed {
 		r.Encrypted = ""
+	}
+	if enc.noIDs {
+		r.ID = ""
 	}
 	out := &oairesponses.Reasoning{ID: r.ID, Type: "reasoning", Summary: []*oairesponses.Text{}, EncryptedContent: r.Encrypted}
 	for _, s := range r.Summary {

@@ -57,11 +57,10 @@ func New(cfg Config) (*Provider, error) {
 }
 
 func readError(body []byte) *upstream.Said {
-	r, err := oairesponses.ParseReceived(body)
-	if err != nil || r.Error == nil {
-		return nil
+	if r, err := oairesponses.ParseReceived(body); err == nil {
+		return (*upstream.Said)(r.Error) // nil where there is none
 	}
-	return (*upstream.Said)(r.Error)
+	return nil
 }
 
 // Protocol is openai-responses.

@@ -306,6 +306,46 @@ func TestCheck(t *testing.T) {
 	}
 }
 
+// Reasoning that a server cannot read is not worth failing for.
+func TestSealedReasoningRefused(t *testing.T) {
+	for name, tc := range map[string]struct {
+		refusal up.Answer
+		want    string // the reasoning item in the second request
+	}{
+		"of another account": {up.FailCode(400, "The encrypted content for item rs_1 could not be verified. Reason: x", "invalid_encrypted_content"), ""},
+		"seals nothing":      {up.Fail(400, "Encrypted content is not supported."), ""},
+		"looks ids up": {up.Fail(404, "Item with id 'rs_1' not found. Items are not persisted when `store` is set to false."),
+			`{"type":"reasoning","summary":[],"encrypted_content":"gAAA"}`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := up.Start(t, tc.refusal, up.Say("a"))
+			req := ask("hi")
+			req.Items = append(req.Items, turn.Reasoning{ID: "rs_1", Encrypted: "gAAA"}, said(turn.Assistant, "Hi"), said(turn.User, "and?"))
+			events, err := providertest.Collect(t, newProvider(t, Config{BaseURL: s.BaseURL()}).Stream(t.Context(), req))
+			body := string(s.Last().Body)
+			if err != nil || show(events) != "a|stop" || !strings.Contains(body, tc.want) || tc.want == "" && strings.Contains(body, `"type":"reasoning"`) {
+				t.Errorf("got %q and %v; asked %s", show(events), err, body)
+			}
+		})
+	}
+}
+
+func TestTooManyItems(t *testing.T) {
+	item := `{"type":"response.output_item.added","output_index":%d,"item":{"type":"message"}}` + "\n"
+	var streamed, whole strings.Builder
+	for i := range maxItems + 2 {
+		fmt.Fprintf(&streamed, item, i)
+		whole.WriteString(`{"type":"message"},`)
+	}
+	for name, data := range map[string]string{
+		"streamed": streamed.String(), "whole": `{"object":"response","status":"completed","output":[` + whole.String() + `{}]}`,
+	} {
+		if _, _, err := decodeLines(data); err == nil || turn.AsError(err).Code != "upstream_malformed" {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
 // FuzzDecode: whatever a server sends, the events are well formed and nothing panics.
 func FuzzDecode(f *testing.F) {
 	f.Add(`{"type":"response.output_item.added","output_index":0,"item":{"type":"function_call","id":"a"}}

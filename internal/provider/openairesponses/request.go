@@ -13,8 +13,9 @@ import (
 type encoder struct {
 	// images says that tool results may carry images, thinks that the model is known to reason.
 	images, thinks bool
-	// noEncrypted does not ask for sealed reasoning, noReasoningText leaves out reasoning that is not sealed.
-	noEncrypted, noReasoningText bool
+	// noEncrypted does not ask for sealed reasoning. noSealed and noReasoningText leave out reasoning that is sealed, or not sealed; noIDs
+	// its ids.
+	noEncrypted, noSealed, noReasoningText, noIDs bool
 }
 
 const includeEncrypted = "reasoning.encrypted_content"

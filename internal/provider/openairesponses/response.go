@@ -1,6 +1,7 @@
 package openairesponses
 
 import (
+	"fmt"
 	"slices"
 
 	"github.com/lathe-gateway/lathe/internal/turn"
@@ -12,7 +13,7 @@ import (
 const (
 	typeCancelled       = "response.cancelled"
 	typeDone            = "response.done"
-	typeOldReasonDelta  = "response.reasoning.delta" // vLLM before 0.11
+	typeOldReasonDelta  = "response.reasoning.delta" // older vLLM
 	typeOldReasonDone   = "response.reasoning.done"
 	typeOldSummaryDelta = "response.reasoning_summary.delta"
 	typeOldSummaryDone  = "response.reasoning_summary.done"
@@ -63,8 +64,13 @@ func (d *decoder) Over() bool { return d.final != nil }
 // Finished says the same: nothing comes after the end.
 func (d *decoder) Finished() bool { return d.final != nil }
 
+// maxItems bounds an answer: finding an item among the others must stay cheap, whatever a server sends.
+const maxItems = 10_000
+
 func (d *decoder) push(r *oairesponses.Received) ([]turn.Event, error) {
 	switch {
+	case len(d.slots) > maxItems || r.Response != nil && len(r.Response.Output) > maxItems:
+		return nil, upstream.Malformed(fmt.Sprintf("more than %d items in one answer", maxItems), nil)
 	case d.final != nil:
 		return nil, nil
 	case r.Error != nil:

@@ -42,21 +42,30 @@ func (p *Provider) attempt(ctx context.Context, req *turn.Request, enc encoder, 
 	return err
 }
 
-// adapt leaves out what this server refuses, and says whether that is new. Sealed reasoning depends on the model, of which one server may
-// have many, so it is not remembered; that unsealed reasoning is refused (OpenAI: "array too long" for its content) is.
+// adapt leaves out what this server refuses of reasoning, and says whether that is new. What depends on the model, of which one server may
+// have many, or on the conversation is not remembered; that unsealed reasoning is refused is.
 func (p *Provider) adapt(e *turn.Error, enc *encoder) bool {
-	if e.Status != http.StatusBadRequest && e.Status != http.StatusUnprocessableEntity {
+	if e.Status != http.StatusBadRequest && e.Status != http.StatusUnprocessableEntity && e.Status != http.StatusNotFound {
 		return false
 	}
 	text := strings.ToLower(e.Error())
+	has := func(part string) bool { return strings.Contains(text, part) }
 	switch {
-	case !enc.noEncrypted && (strings.HasPrefix(e.Param, "include") || strings.Contains(text, "encrypted content is not supported")):
-		enc.noEncrypted = true
-		return true
-	case !enc.noReasoningText && strings.HasPrefix(e.Param, "input[") && strings.HasSuffix(e.Param, "].content") && strings.Contains(text, "array too long"):
+	case !enc.noEncrypted && (strings.HasPrefix(e.Param, "include") || has("encrypted content is not supported")):
+		// A model that does not reason (OpenAI), a server that seals nothing (vLLM).
+		enc.noEncrypted, enc.noSealed = true, true
+	case !enc.noSealed && (e.Code == "invalid_encrypted_content" || has("encrypted content") && has("could not be verified")):
+		// Sealed for another account or model, earlier in the conversation.
+		enc.noSealed = true
+	case !enc.noIDs && has("item with id 'rs_") && has("not found"):
+		// Several servers look ids up although what they belong to is there.
+		enc.noIDs = true
+	case !enc.noReasoningText && has("].content': array too long"):
+		// OpenAI takes no reasoning that it did not seal.
 		enc.noReasoningText = true
 		p.noReasoningText.Store(true)
-		return true
+	default:
+		return false
 	}
-	return false
+	return true
 }
