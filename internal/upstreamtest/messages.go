@@ -77,12 +77,13 @@ func userContent(c anthropic.Content) (said string, results []string) {
 func messagesError(status int, body, id string) string {
 	var in oaichat.ErrorFrame[errorJSON]
 	var typed struct{ Type string }
-	if json.Unmarshal([]byte(body), &in) != nil || in.Error.Message == "" || json.Unmarshal([]byte(body), &typed) != nil || typed.Type != "" {
+	ours := json.Unmarshal([]byte(body), &in) == nil && json.Unmarshal([]byte(body), &typed) == nil && typed.Type == ""
+	if !ours || in.Error.Message == "" {
 		return body
 	}
 	kind := map[int]string{
-		400: anthropic.ErrInvalidRequest, 401: anthropic.ErrAuthentication, 402: anthropic.ErrBilling, 403: anthropic.ErrPermission, 404: anthropic.ErrNotFound,
-		409: anthropic.ErrConflict, 413: anthropic.ErrTooLarge, 429: anthropic.ErrRateLimit, 503: anthropic.ErrAPI, 504: anthropic.ErrTimeout,
+		400: anthropic.ErrInvalidRequest, 401: anthropic.ErrAuthentication, 402: anthropic.ErrBilling, 403: anthropic.ErrPermission,
+		404: anthropic.ErrNotFound, 409: anthropic.ErrConflict, 413: anthropic.ErrTooLarge, 429: anthropic.ErrRateLimit, 503: anthropic.ErrAPI, 504: anthropic.ErrTimeout,
 		529: anthropic.ErrOverloaded,
 	}[status]
 	if kind == "" {
@@ -304,7 +305,8 @@ func (p *messagesPlayer) end() {
 	if p.quirks.NoFinish {
 		return
 	}
-	p.event(&anthropic.MessageDelta{Type: anthropic.TypeMessageDelta, Delta: anthropic.Ending{StopReason: new(p.stopReason())}, Usage: p.counts()})
+	end := anthropic.Ending{StopReason: new(p.stopReason())}
+	p.event(&anthropic.MessageDelta{Type: anthropic.TypeMessageDelta, Delta: end, Usage: p.counts()})
 	if !p.quirks.NoDone {
 		p.event(&anthropic.Mark{Type: anthropic.TypeMessageStop})
 	}

@@ -22,7 +22,8 @@ func readError(body []byte) *upstream.Said {
 // said gives an error the one code that clients of OpenAI's protocols look for; the rest have only their type.
 func said(e *wire.ErrorBody) *upstream.Said {
 	out := &upstream.Said{Message: e.Error.Message, Type: e.Error.Type}
-	if e.Error.Type == wire.ErrInvalidRequest && (strings.Contains(out.Message, "prompt is too long") || strings.Contains(out.Message, "exceed context limit")) {
+	tooLong := strings.Contains(out.Message, "prompt is too long") || strings.Contains(out.Message, "exceed context limit")
+	if e.Error.Type == wire.ErrInvalidRequest && tooLong {
 		out.Code = "context_length_exceeded"
 	}
 	return out

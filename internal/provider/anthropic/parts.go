@@ -68,13 +68,15 @@ func image(i turn.Image) (wire.Block, error) {
 			kind = "image/jpeg"
 		}
 		if !slices.Contains(imageTypes, kind) {
-			return nil, turn.Unsupported("messages", "Anthropic's models take images of type %s, not %s", strings.Join(imageTypes, ", "), clip(kind))
+			return nil, turn.Unsupported("messages", "Anthropic's models take images of type %s, not %s",
+				strings.Join(imageTypes, ", "), clip(kind))
 		}
 		out.Source = wire.Source{Type: "base64", MediaType: kind, Data: data}
 	case i.URL != "":
 		out.Source = wire.Source{Type: "url", URL: i.URL}
 	default:
-		return nil, turn.Unsupported("messages", "this model's server takes images by URL or data URI only, not the file %q", clip(i.FileID))
+		return nil, turn.Unsupported("messages", "this model's server takes images by URL or data URI only, not the file %q",
+			clip(i.FileID))
 	}
 	return out, nil
 }
@@ -106,11 +108,13 @@ func document(d turn.Document) (wire.Block, error) {
 	case d.Data != nil && isText(d):
 		out.Source = wire.Source{Type: "text", MediaType: "text/plain", Data: string(d.Data)}
 	case d.Data != nil:
-		return nil, turn.Unsupported("messages", "Anthropic's models read PDF and text, not the file %q: let code read it in a container", clip(d.Name))
+		return nil, turn.Unsupported("messages", "Anthropic's models read PDF and text, not the file %q: let code read it in a container",
+			clip(d.Name))
 	case d.URL != "":
 		out.Source = wire.Source{Type: "url", URL: d.URL}
 	default:
-		return nil, turn.Unsupported("messages", "this model's server does not have the file %q: send its data, or use it with the code interpreter", clip(d.FileID))
+		return nil, turn.Unsupported("messages",
+			"this model's server does not have the file %q: send its data, or use it with the code interpreter", clip(d.FileID))
 	}
 	return out, nil
 }
@@ -120,7 +124,9 @@ func isPDF(d turn.Document) bool {
 }
 
 // textTypes are text though their names do not begin so.
-var textTypes = []string{"application/json", "application/xml", "application/yaml", "application/x-yaml", "application/javascript", "application/x-ndjson"}
+var textTypes = []string{
+	"application/json", "application/xml", "application/yaml", "application/x-yaml", "application/javascript", "application/x-ndjson",
+}
 
 func isText(d turn.Document) bool {
 	kind := d.MIME

@@ -89,11 +89,13 @@ func checkSampling(req *turn.Request) error {
 	case s.TopLogprobs != nil:
 		return turn.Unsupported("top_logprobs", "Anthropic's models give no logprobs: leave top_logprobs out")
 	case notOne(s.Temperature) != nil && thinks:
-		return turn.Unsupported("temperature", "Anthropic's models take no temperature but 1 while they reason: leave out temperature or the reasoning effort")
+		return turn.Unsupported("temperature",
+			"Anthropic's models take no temperature but 1 while they reason: leave out temperature or the reasoning effort")
 	case s.Temperature != nil && *s.Temperature > 1:
 		return turn.Unsupported("temperature", "Anthropic's models take a temperature from 0 to 1, not %v", *s.Temperature)
 	case s.TopP != nil && *s.TopP < 0.95 && thinks:
-		return turn.Unsupported("top_p", "Anthropic's models take no top_p below 0.95 while they reason: leave out top_p or the reasoning effort")
+		return turn.Unsupported("top_p",
+			"Anthropic's models take no top_p below 0.95 while they reason: leave out top_p or the reasoning effort")
 	}
 	return nil
 }
@@ -136,7 +138,8 @@ func addFormat(out *wire.Request, f *turn.Format) error {
 		return nil
 	}
 	if f.Type != "json_schema" {
-		return turn.Unsupported("response_format", "Anthropic's models have no %s: use json_schema with the schema that the answer shall have", f.Type)
+		return turn.Unsupported("response_format",
+			"Anthropic's models have no %s: use json_schema with the schema that the answer shall have", f.Type)
 	}
 	out.OutputConfig = &wire.OutputConfig{Format: &wire.Format{Type: "json_schema", Schema: f.Schema}}
 	return nil
