@@ -80,6 +80,9 @@ func (a *app) openData(ctx context.Context) error {
 	}
 	a.dir = dir
 	a.closers = append(a.closers, dir.Close)
+	if err := dir.Whole("lathe.db", "containers", "blobs"); err != nil {
+		return err
+	}
 	db, err := sqlite.Open(ctx, dir.Path("lathe.db"))
 	if err != nil {
 		return fmt.Errorf("the database in data_dir: %w", err)
