@@ -63,7 +63,8 @@ var Imports = map[string][]string{
 	"sandbox/fake":          {"guest", "guest/proto", "sandbox", "sandbox/link"},
 	"sandbox/sandboxtest":   {"sandbox"},
 	"store/storetest":       {"store"},
-	"provider/providertest": {"provider", "turn"},
+	"provider/providertest": {"goldentest", "provider", "turn", "upstreamtest"},
+	"goldentest":            {},
 	"upstreamtest":          {"wire/anthropic", "wire/oaichat", "wire/oairesponses"},
 	"upstreamtest/cmd/stub": {"upstreamtest"},
 }

@@ -39,44 +39,17 @@ func newProvider(t *testing.T, cfg Config) (*Provider, *[]time.Duration) {
 }
 
 func TestSuite(t *testing.T) {
-	withTools := ask()
-	withTools.Tools = []turn.Tool{{Name: "f", Parameters: json.RawMessage(`{"type":"object"}`)}}
-	start := func(t *testing.T, a up.Answer) (*up.Server, *Provider) {
-		s := up.Start(t)
-		s.Answer(func(*up.Request) up.Answer { return a })
+	connect := func(t *testing.T, s *up.Server) provider.Provider {
 		p, _ := newProvider(t, Config{BaseURL: s.URL()})
-		return s, p
+		return p
 	}
+	well := up.Do(up.Reasoning("hm"), up.Redacted("D"), up.Text("Hi "), up.Cite{Text: "you", URL: "https://x", Title: "T"},
+		up.Call{Name: "f", Pieces: []string{"{", "}"}}, up.Call{Name: "f"})
 	for name, quirks := range map[string]up.Quirks{
 		"well behaved": {}, "plain": {Plain: true}, "spliced": {Spliced: true},
 		"odd": {DuplicateStart: true, Padded: true, Pings: true, Unknown: true, Comments: true, NoIDs: true, ArgumentsObject: true, NoDone: true, FinishStop: true},
 	} {
-		t.Run(name, func(t *testing.T) {
-			providertest.Run(t, providertest.Suite{
-				Requests: map[string]*turn.Request{"text": ask(), "tools": withTools},
-				New: func(t *testing.T) provider.Provider {
-					_, p := start(t, up.Do(up.Reasoning("hm"), up.Redacted("D"), up.Text("Hi "), up.Cite{Text: "you", URL: "https://x", Title: "T"},
-						up.Call{Name: "f", Pieces: []string{"{", "}"}}, up.Call{Name: "f"}).With(quirks))
-					return p
-				},
-				Failing: func(t *testing.T) provider.Provider {
-					_, p := start(t, up.Fail(http.StatusInternalServerError, "no"))
-					return p
-				},
-				Endless: func(t *testing.T) (provider.Provider, <-chan struct{}) {
-					s, p := start(t, up.Answer{})
-					gone := make(chan struct{})
-					s.Answer(func(r *up.Request) up.Answer {
-						go func() {
-							<-r.Gone()
-							close(gone)
-						}()
-						return up.Do(up.Text("a"), up.Wait(make(chan struct{})))
-					})
-					return p, gone
-				},
-			})
-		})
+		t.Run(name, func(t *testing.T) { providertest.Run(t, providertest.Upstream(connect, well.With(quirks))) })
 	}
 }
 

@@ -3,7 +3,6 @@ package openaichat
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -41,37 +40,10 @@ func ask(text string) *turn.Request {
 }
 
 func TestSuite(t *testing.T) {
-	withTools := ask("hi")
-	withTools.Tools = []turn.Tool{{Name: "f", Parameters: json.RawMessage(`{"type":"object"}`)}}
-	start := func(t *testing.T, a up.Answer) (*up.Server, *Provider) {
-		s := up.Start(t)
-		s.Answer(func(*up.Request) up.Answer { return a })
+	providertest.Run(t, providertest.Upstream(func(t *testing.T, s *up.Server) provider.Provider {
 		p, _ := newProvider(t, Config{BaseURL: s.BaseURL()})
-		return s, p
-	}
-	providertest.Run(t, providertest.Suite{
-		Requests: map[string]*turn.Request{"text": ask("hi"), "tools": withTools},
-		New: func(t *testing.T) provider.Provider {
-			_, p := start(t, up.Do(up.Reasoning("hm"), up.Text("Hi "), up.Text("you"), up.Call{Name: "f", Pieces: []string{"{", "}"}}))
-			return p
-		},
-		Failing: func(t *testing.T) provider.Provider {
-			_, p := start(t, up.Fail(http.StatusInternalServerError, "no"))
-			return p
-		},
-		Endless: func(t *testing.T) (provider.Provider, <-chan struct{}) {
-			s, p := start(t, up.Do(up.Text("a"), up.Wait(make(chan struct{}))))
-			gone := make(chan struct{})
-			s.Answer(func(r *up.Request) up.Answer {
-				go func() {
-					<-r.Gone()
-					close(gone)
-				}()
-				return up.Do(up.Text("a"), up.Wait(make(chan struct{})))
-			})
-			return p, gone
-		},
-	})
+		return p
+	}, up.Do(up.Reasoning("hm"), up.Text("Hi "), up.Text("you"), up.Call{Name: "f", Pieces: []string{"{", "}"}})))
 }
 
 // text joins what a stream says, its calls as name(arguments).

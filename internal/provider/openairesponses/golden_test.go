@@ -1,161 +1,47 @@
 package openairesponses
 
 import (
-	"bytes"
 	"encoding/json"
-	"flag"
 	"fmt"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-	"golang.org/x/tools/txtar"
-
+	"github.com/lathe-gateway/lathe/internal/provider/providertest"
 	"github.com/lathe-gateway/lathe/internal/turn"
 	"github.com/lathe-gateway/lathe/internal/wire/oairesponses"
 )
 
-var update = flag.Bool("update", false, "write the golden files anew")
-
-// golden compares got with the file called name in the archive, or writes it there.
-func golden(t *testing.T, path, name string, got []byte) {
-	t.Helper()
-	ar, err := txtar.ParseFile(path)
-	if err != nil && (!*update || !os.IsNotExist(err)) {
-		t.Fatal(err)
-	}
-	if ar == nil {
-		ar = &txtar.Archive{}
-	}
-	for i, f := range ar.Files {
-		if f.Name != name {
-			continue
-		}
-		if *update {
-			ar.Files[i].Data = got
-			break
-		}
-		if diff := cmp.Diff(string(f.Data), string(got)); diff != "" {
-			t.Errorf("%s (-want +got; -update writes it):\n%s", path, diff)
-		}
-		return
-	}
-	if !*update {
-		t.Fatalf("%s has no file %s; -update writes it", path, name)
-	}
-	if !bytes.Contains(txtar.Format(ar), []byte("-- "+name+" --")) {
-		ar.Files = append(ar.Files, txtar.File{Name: name, Data: got})
-	}
-	if err := os.WriteFile(path, txtar.Format(ar), 0o644); err != nil {
-		t.Fatal(err)
-	}
-}
-
-// dump is one event a line.
-func dump(events []turn.Event, d *decoder, err error) []byte {
-	var b strings.Builder
-	for _, ev := range events {
-		b.WriteString(strings.NewReplacer("turn.", "", "(nil)", "").Replace(fmt.Sprintf("%#v", ev)))
-		b.WriteByte('\n')
-	}
-	if err != nil {
-		fmt.Fprintf(&b, "error: %s\n", err)
-	}
-	if skipped := d.skipped(); skipped != nil {
-		fmt.Fprintf(&b, "skipped: %s\n", strings.Join(skipped, ", "))
-	}
-	return []byte(b.String())
-}
-
 // decodeLines pushes one event a line; ids that are minted are call_m0, call_m1 ...
 func decodeLines(data string) ([]turn.Event, *decoder, error) {
-	minted := 0
-	d := &decoder{newID: func() string {
-		minted++
-		return fmt.Sprintf("call_m%d", minted-1)
-	}}
-	var events []turn.Event
-	var v turn.Validator
-	push := func(evs []turn.Event) error {
-		for _, ev := range evs {
-			if err := v.Push(ev); err != nil {
-				return err
-			}
-		}
-		events = append(events, evs...)
-		return nil
-	}
-	for line := range strings.Lines(data) {
-		if line = strings.TrimSpace(line); line == "" {
-			continue
-		}
-		evs, err := d.Push([]byte(line))
-		if err != nil {
-			return events, d, err
-		}
-		if err := push(evs); err != nil {
-			return events, d, err
-		}
-	}
-	evs, err := d.End()
-	if err != nil {
-		return events, d, err
-	}
-	return events, d, push(evs)
+	d := &decoder{newID: providertest.NewID("call_m")}
+	events, err := providertest.DecodeLines(d, data)
+	return events, d, err
 }
 
 func TestDecodeGolden(t *testing.T) {
-	files, err := filepath.Glob("testdata/decode/*.txtar")
-	if err != nil || len(files) == 0 {
-		t.Fatal("no golden files", err)
-	}
-	for _, path := range files {
-		t.Run(strings.TrimSuffix(filepath.Base(path), ".txtar"), func(t *testing.T) {
-			ar, err := txtar.ParseFile(path)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if len(bytes.TrimSpace(ar.Comment)) == 0 {
-				t.Error("the file does not say what it pins")
-			}
-			golden(t, path, "events", dump(decodeLines(string(ar.Files[0].Data))))
-		})
-	}
+	providertest.DecodeGolden(t, func(data string) []byte {
+		events, d, err := decodeLines(data)
+		out := providertest.Dump(events)
+		if err != nil {
+			out = fmt.Appendf(out, "error: %s\n", err)
+		}
+		if skipped := d.skipped(); skipped != nil {
+			out = fmt.Appendf(out, "skipped: %s\n", strings.Join(skipped, ", "))
+		}
+		return out
+	})
 }
 
 func TestEncodeGolden(t *testing.T) {
 	for name, tc := range encodeCases() {
 		t.Run(name, func(t *testing.T) {
-			raw, err := tc.enc.request(tc.req)
-			var got []byte
-			if err != nil {
-				got = fmt.Appendf(nil, "error: %v\n", err)
-			} else {
-				if _, err := oairesponses.DecodeRequest(raw); err != nil && name != "everything" { // which has a field that nobody knows
+			body, err := tc.enc.request(tc.req)
+			if err == nil && name != "everything" { // which has a field that nobody knows
+				if _, err := oairesponses.DecodeRequest(body); err != nil {
 					t.Errorf("no request of the protocol: %v", err)
 				}
-				var b bytes.Buffer
-				if err := json.Indent(&b, raw, "", "  "); err != nil {
-					t.Fatal(err)
-				}
-				got = append(b.Bytes(), '\n')
 			}
-			path := filepath.Join("testdata", "encode", name+".txtar")
-			golden(t, path, "request.json", got)
-			ar, err := txtar.ParseFile(path)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if *update {
-				ar.Comment = []byte(tc.pins + "\n")
-				if err := os.WriteFile(path, txtar.Format(ar), 0o644); err != nil {
-					t.Fatal(err)
-				}
-			} else if string(ar.Comment) != tc.pins+"\n" {
-				t.Errorf("%s says it pins %q, the case %q", path, ar.Comment, tc.pins)
-			}
+			providertest.EncodeGolden(t, name, tc.pins, body, err)
 		})
 	}
 }

@@ -3,10 +3,8 @@ package openairesponses
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"fmt"
 	"log/slog"
-	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
@@ -35,36 +33,9 @@ func ask(text string) *turn.Request {
 }
 
 func TestSuite(t *testing.T) {
-	withTools := ask("hi")
-	withTools.Tools = []turn.Tool{{Name: "f", Parameters: json.RawMessage(`{"type":"object"}`)}}
-	start := func(t *testing.T, a up.Answer) (*up.Server, *Provider) {
-		s := up.Start(t)
-		s.Answer(func(*up.Request) up.Answer { return a })
-		return s, newProvider(t, Config{BaseURL: s.BaseURL()})
-	}
-	providertest.Run(t, providertest.Suite{
-		Requests: map[string]*turn.Request{"text": ask("hi"), "tools": withTools},
-		New: func(t *testing.T) provider.Provider {
-			_, p := start(t, up.Do(up.Reasoning("hm"), up.Text("Hi "), up.Text("you"), up.Call{Name: "f", Pieces: []string{"{", "}"}}))
-			return p
-		},
-		Failing: func(t *testing.T) provider.Provider {
-			_, p := start(t, up.Fail(http.StatusInternalServerError, "no"))
-			return p
-		},
-		Endless: func(t *testing.T) (provider.Provider, <-chan struct{}) {
-			s, p := start(t, up.Answer{})
-			gone := make(chan struct{})
-			s.Answer(func(r *up.Request) up.Answer {
-				go func() {
-					<-r.Gone()
-					close(gone)
-				}()
-				return up.Do(up.Text("a"), up.Wait(make(chan struct{})))
-			})
-			return p, gone
-		},
-	})
+	providertest.Run(t, providertest.Upstream(func(t *testing.T, s *up.Server) provider.Provider {
+		return newProvider(t, Config{BaseURL: s.BaseURL()})
+	}, up.Do(up.Reasoning("hm"), up.Text("Hi "), up.Text("you"), up.Call{Name: "f", Pieces: []string{"{", "}"}})))
 }
 
 // show joins what a stream says: (reasoning), text, [calls], |reason.

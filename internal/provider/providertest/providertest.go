@@ -1,4 +1,5 @@
-// Package providertest is the suite that every provider passes, the demo one included. Only tests import it.
+// Package providertest is the suite that every provider passes, the demo one included, and the golden tests of those that translate to a
+// protocol. Only tests import it.
 package providertest
 
 import (

@@ -3,54 +3,20 @@ package chat
 import (
 	"bytes"
 	"encoding/json"
-	"flag"
 	"fmt"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"golang.org/x/tools/txtar"
 
+	"github.com/lathe-gateway/lathe/internal/goldentest"
 	"github.com/lathe-gateway/lathe/internal/turn"
 	"github.com/lathe-gateway/lathe/internal/wire/oaichat"
 )
 
-var update = flag.Bool("update", false, "write the golden files anew")
-
-// goldens calls translate for each archive of a folder and compares the files that it returns, or writes them.
-func goldens(t *testing.T, dir string, translate func(t *testing.T, in []byte) []txtar.File) {
-	paths, err := filepath.Glob(filepath.Join("testdata", dir, "*.txtar"))
-	if err != nil || len(paths) == 0 {
-		t.Fatal("no golden files", err)
-	}
-	for _, path := range paths {
-		t.Run(strings.TrimSuffix(filepath.Base(path), ".txtar"), func(t *testing.T) {
-			ar, err := txtar.ParseFile(path)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if len(bytes.TrimSpace(ar.Comment)) == 0 {
-				t.Error("the file does not say what it pins")
-			}
-			got := &txtar.Archive{Comment: ar.Comment, Files: append(ar.Files[:1:1], translate(t, ar.Files[0].Data)...)}
-			if *update {
-				if err := os.WriteFile(path, txtar.Format(got), 0o644); err != nil {
-					t.Fatal(err)
-				}
-				return
-			}
-			if diff := cmp.Diff(string(txtar.Format(ar)), string(txtar.Format(got))); diff != "" {
-				t.Errorf("(-want +got; -update writes it)\n%s", diff)
-			}
-		})
-	}
-}
-
 // A file of testdata/decode has a request, and the turn or the error that it becomes.
 func TestDecodeGolden(t *testing.T) {
-	goldens(t, "decode", func(t *testing.T, in []byte) []txtar.File {
+	goldentest.Each(t, "decode", func(t *testing.T, in []byte) []txtar.File {
 		req, err := decode(in)
 		if err != nil {
 			e := turn.AsError(err)
@@ -115,7 +81,7 @@ var testHead = head{id: "chatcmpl-1", created: 1700000000, model: "m"}
 func TestEncodeGolden(t *testing.T) {
 	scripts := scripts()
 	seen := map[string]bool{}
-	goldens(t, "encode", func(t *testing.T, in []byte) []txtar.File {
+	goldentest.Each(t, "encode", func(t *testing.T, in []byte) []txtar.File {
 		opts := strings.Fields(string(in))
 		script, ok := scripts[opts[0]]
 		if !ok {
