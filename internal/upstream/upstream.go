@@ -1,5 +1,5 @@
 // Package upstream is the HTTP client toward a model's server, shared by the providers that call one: credentials, time-outs, retries,
-// the mapping of errors, reading a streamed answer, and passing a client's request on untouched.
+// the mapping of errors, reading a streamed answer, passing a client's request on untouched, and what of a history all of them send alike.
 //
 // It knows no protocol: a provider brings the body of a call and a Decoder for the answer. Only providers import it.
 package upstream

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/lathe-gateway/lathe/internal/turn"
+	"github.com/lathe-gateway/lathe/internal/upstream"
 	wire "github.com/lathe-gateway/lathe/internal/wire/anthropic"
 )
 
@@ -122,7 +123,7 @@ func (c *conversation) instruct(m turn.Message) error {
 	for _, p := range m.Parts {
 		t, ok := p.(turn.Text)
 		if !ok {
-			return turn.Unsupported("messages", "a system message can hold only text, not %s", partKind(p))
+			return turn.Unsupported("messages", "a system message can hold only text, not %s", upstream.PartKind(p))
 		}
 		if b := text(t.Text); b != nil && (len(c.out) == 0 || c.enc.noSystemTurns) {
 			c.system = append(c.system, b)
@@ -143,7 +144,7 @@ func answer(parts []turn.Part) ([]wire.Block, error) {
 		case turn.Refusal:
 			b = text(p.Text)
 		default:
-			return nil, turn.Unsupported("messages", "an assistant message can hold only text, not %s", partKind(p))
+			return nil, turn.Unsupported("messages", "an assistant message can hold only text, not %s", upstream.PartKind(p))
 		}
 		if b != nil {
 			out = append(out, b)
@@ -209,27 +210,10 @@ func (c *conversation) call(call turn.Call) {
 	if !slices.Contains(c.called, name) {
 		c.called = append(c.called, name)
 	}
+	args := strings.TrimSpace(upstream.ObjectArguments(call.Arguments)) // white space that JSON does not know would end the encoding
 	c.add(wire.RoleAssistant, &wire.ToolUse{
-		Type: wire.TypeToolUse, ID: c.ids.call(call.CallID), Name: name, Input: input(call.Arguments),
+		Type: wire.TypeToolUse, ID: c.ids.call(call.CallID), Name: name, Input: json.RawMessage(args),
 	})
-}
-
-// input is the arguments as an object: models write other things too.
-func input(args string) json.RawMessage {
-	trimmed := strings.TrimSpace(args)
-	switch {
-	case trimmed == "":
-		return json.RawMessage("{}")
-	case trimmed[0] == '{' && json.Valid([]byte(trimmed)):
-		return json.RawMessage(trimmed)
-	}
-	raw, err := wire.Marshal(struct {
-		Input string `json:"input"`
-	}{args})
-	if err != nil {
-		return json.RawMessage("{}") // a string always encodes
-	}
-	return raw
 }
 
 // result joins those that its message begins with: they must stand before all else.

@@ -142,19 +142,3 @@ func isText(d turn.Document) bool {
 func clip(s string) string {
 	return s[:min(len(s), 100)]
 }
-
-func partKind(p turn.Part) string {
-	switch p := p.(type) {
-	case turn.Text:
-		return "text"
-	case turn.Refusal:
-		return "refusal"
-	case turn.Image:
-		return "image"
-	case turn.Document:
-		return "file"
-	case turn.Foreign:
-		return p.Kind
-	}
-	return "such part"
-}

@@ -1,12 +1,12 @@
 package openaichat
 
 import (
-	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"strings"
 
 	"github.com/lathe-gateway/lathe/internal/turn"
+	"github.com/lathe-gateway/lathe/internal/upstream"
 	"github.com/lathe-gateway/lathe/internal/wire/oaichat"
 )
 
@@ -94,7 +94,7 @@ func (c *conversation) answer(m turn.Message) error {
 		case turn.Refusal:
 			refusal += p.Text
 		default:
-			return turn.Unsupported("messages", "an assistant message can hold only text, not %s", partKind(p))
+			return turn.Unsupported("messages", "an assistant message can hold only text, not %s", upstream.PartKind(p))
 		}
 	}
 	a := c.assistant()
@@ -170,27 +170,8 @@ func (c *conversation) call(call turn.Call) {
 	a := c.assistant()
 	a.ToolCalls = append(a.ToolCalls, oaichat.ToolCall{
 		ID: call.CallID, Type: oaichat.ToolFunction,
-		Function: oaichat.FunctionCall{Name: call.Name, Arguments: replayable(call.Arguments)},
+		Function: oaichat.FunctionCall{Name: call.Name, Arguments: upstream.ObjectArguments(call.Arguments)},
 	})
-}
-
-// replayable makes arguments a JSON object: chat templates decode what the history holds and answer 400, or 500, to anything else, though
-// it was the model itself that wrote it.
-func replayable(args string) string {
-	trimmed := strings.TrimSpace(args)
-	switch {
-	case trimmed == "":
-		return "{}"
-	case strings.HasPrefix(trimmed, "{") && json.Valid([]byte(trimmed)):
-		return args
-	}
-	raw, err := oaichat.Marshal(struct {
-		Input string `json:"input"`
-	}{args})
-	if err != nil {
-		return "{}" // a string always encodes
-	}
-	return string(raw)
 }
 
 // result is a tool message. That holds text only; images follow in a user message, which is where servers take them.
@@ -220,7 +201,7 @@ func (c *conversation) result(r turn.Result) error {
 			}
 			images = append(images, part)
 		default:
-			return turn.Unsupported("messages", "a tool result can hold only text and images, not %s", partKind(p))
+			return turn.Unsupported("messages", "a tool result can hold only text and images, not %s", upstream.PartKind(p))
 		}
 	}
 	if len(images) > 0 {
@@ -269,7 +250,7 @@ func contentPart(p turn.Part) (oaichat.Part, error) {
 			return oaichat.Part{Type: p.Kind, Raw: p.JSON}, nil
 		}
 	}
-	return oaichat.Part{}, turn.Unsupported("messages", "this model's server takes no %s", partKind(p))
+	return oaichat.Part{}, turn.Unsupported("messages", "this model's server takes no %s", upstream.PartKind(p))
 }
 
 func imagePart(i turn.Image) (oaichat.Part, error) {
@@ -287,29 +268,9 @@ func filePart(d turn.Document) (oaichat.Part, error) {
 	f := &oaichat.File{FileID: d.FileID, Filename: d.Name}
 	switch {
 	case d.Data != nil:
-		mime := d.MIME
-		if mime == "" {
-			mime = "application/octet-stream"
-		}
-		f.FileID, f.FileData = "", "data:"+mime+";base64,"+base64.StdEncoding.EncodeToString(d.Data)
+		f.FileID, f.FileData = "", upstream.DataURI(d)
 	case d.FileID == "":
 		return oaichat.Part{}, turn.Unsupported("messages", "this model's server takes no files by URL: send the file's data")
 	}
 	return oaichat.Part{Type: oaichat.PartFile, File: f}, nil
-}
-
-func partKind(p turn.Part) string {
-	switch p := p.(type) {
-	case turn.Text:
-		return "text"
-	case turn.Refusal:
-		return "refusal"
-	case turn.Image:
-		return "image"
-	case turn.Document:
-		return "file"
-	case turn.Foreign:
-		return p.Kind
-	}
-	return "such part"
 }

@@ -1,12 +1,12 @@
 package openairesponses
 
 import (
-	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"strings"
 
 	"github.com/lathe-gateway/lathe/internal/turn"
+	"github.com/lathe-gateway/lathe/internal/upstream"
 	"github.com/lathe-gateway/lathe/internal/wire/oairesponses"
 )
 
@@ -23,7 +23,7 @@ func (enc encoder) input(items []turn.Item) (oairesponses.Items, error) {
 				continue
 			}
 		case turn.Call:
-			item = &oairesponses.FunctionCall{Type: "function_call", CallID: it.CallID, Name: it.Name, Arguments: replayable(it.Arguments)}
+			item = &oairesponses.FunctionCall{Type: "function_call", CallID: it.CallID, Name: it.Name, Arguments: upstream.ObjectArguments(it.Arguments)}
 		case turn.Result:
 			item, err = enc.result(it)
 		default:
@@ -72,7 +72,7 @@ func outputPart(p turn.Part) (oairesponses.Part, error) {
 	case turn.Refusal:
 		return &oairesponses.Refusal{Type: "refusal", Refusal: p.Text}, nil
 	}
-	return nil, turn.Unsupported("input", "an assistant message can hold only text, not %s", partKind(p))
+	return nil, turn.Unsupported("input", "an assistant message can hold only text, not %s", upstream.PartKind(p))
 }
 
 func inputPart(p turn.Part) (oairesponses.Part, error) {
@@ -94,18 +94,14 @@ func inputPart(p turn.Part) (oairesponses.Part, error) {
 			return &oairesponses.Raw{Type: p.Kind, JSON: p.JSON}, nil
 		}
 	}
-	return nil, turn.Unsupported("input", "this model's server takes no %s", partKind(p))
+	return nil, turn.Unsupported("input", "this model's server takes no %s", upstream.PartKind(p))
 }
 
 func inputFile(d turn.Document) *oairesponses.InputFile {
 	f := &oairesponses.InputFile{Type: "input_file", FileID: d.FileID, FileURL: d.URL, Filename: d.Name}
 	if d.Data != nil {
-		mime := d.MIME
-		if mime == "" {
-			mime = "application/octet-stream"
-		}
 		f.FileID, f.FileURL = "", ""
-		f.FileData = "data:" + mime + ";base64," + base64.StdEncoding.EncodeToString(d.Data)
+		f.FileData = upstream.DataURI(d)
 	}
 	if f.FileData == "" {
 		f.Filename = "" // only inline files have one
@@ -135,25 +131,6 @@ func (enc encoder) reasoning(r turn.Reasoning) oairesponses.Item {
 	return out
 }
 
-// replayable makes arguments a JSON object: servers decode what the history holds and refuse anything else, though it was the model itself
-// that wrote it.
-func replayable(args string) string {
-	trimmed := strings.TrimSpace(args)
-	switch {
-	case trimmed == "":
-		return "{}"
-	case strings.HasPrefix(trimmed, "{") && json.Valid([]byte(trimmed)):
-		return args
-	}
-	raw, err := oairesponses.Marshal(struct {
-		Input string `json:"input"`
-	}{args})
-	if err != nil {
-		return "{}" // a string always encodes
-	}
-	return string(raw)
-}
-
 // result is a string where it can be, since not every server takes parts.
 func (enc encoder) result(r turn.Result) (oairesponses.Item, error) {
 	out := &oairesponses.FunctionCallOutput{Type: "function_call_output", CallID: r.CallID}
@@ -178,20 +155,4 @@ func (enc encoder) result(r turn.Result) (oairesponses.Item, error) {
 		out.Output.Parts = parts
 	}
 	return out, nil
-}
-
-func partKind(p turn.Part) string {
-	switch p := p.(type) {
-	case turn.Text:
-		return "text"
-	case turn.Refusal:
-		return "refusal"
-	case turn.Image:
-		return "image"
-	case turn.Document:
-		return "file"
-	case turn.Foreign:
-		return p.Kind
-	}
-	return "such part"
 }
