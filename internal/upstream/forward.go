@@ -117,7 +117,7 @@ func (c *Client) forwardError(w http.ResponseWriter, watch *watch, res *http.Res
 var notForwarded = map[string]bool{
 	"Connection": true, "Keep-Alive": true, "Proxy-Authenticate": true, "Proxy-Authorization": true, "Proxy-Connection": true, "Te": true,
 	"Trailer": true, "Transfer-Encoding": true, "Upgrade": true, "Content-Length": true, "Host": true, "Expect": true,
-	"Authorization": true, "X-Api-Key": true, "Api-Key": true, "Cookie": true, "Openai-Organization": true, "Openai-Project": true,
+	"Authorization": true, "X-Api-Key": true, "Api-Key": true, "X-Goog-Api-Key": true, "Cookie": true, "Openai-Organization": true, "Openai-Project": true,
 	"Anthropic-Workspace-Id": true,
 	"Forwarded":              true, "X-Forwarded-For": true, "X-Forwarded-Host": true, "X-Forwarded-Proto": true, "X-Forwarded-Port": true, "X-Real-Ip": true,
 	"X-Lathe-Live": true,

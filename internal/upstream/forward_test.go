@@ -83,7 +83,7 @@ func TestForwardKeepsBytes(t *testing.T) {
 				"Content-Type": {"application/json"}, "X-Ratelimit-Remaining-Requests": {"9"}, "Connection": {"X-Hop"}, "X-Hop": {"1"}}})
 			c := newClient(t, Config{BaseURL: s.BaseURL(), APIKey: "theirs", Model: tc.model})
 			res := send(t, gateway(t, c).URL, tc.body, http.Header{
-				"Authorization": {"Bearer ours"}, "Openai-Organization": {"org"}, "Cookie": {"a=b"}, "X-Stainless-Lang": {"go"}, "Te": {"trailers"},
+				"Authorization": {"Bearer ours"}, "X-Goog-Api-Key": {"ours"}, "Openai-Organization": {"org"}, "Cookie": {"a=b"}, "X-Stainless-Lang": {"go"}, "Te": {"trailers"},
 				"Connection": {"X-Private"}, "X-Private": {"1"}, "X-Forwarded-For": {"1.2.3.4"}, "X-Lathe-Live": {"1"}, "User-Agent": {"sdk"},
 			})
 			got, err := io.ReadAll(res.Body)

@@ -122,6 +122,24 @@ func TestAnthropicHostedCode(t *testing.T) {
 	})
 }
 
+// A client of Responses hands the signature back in encrypted_content. Chat Completions cannot: the call goes on without the thought.
+func TestAnthropicThinkingBeforeAClientTool(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, l *lathe, ask func(question) reply) {
+		l.up.Push(
+			upstreamtest.Do(upstreamtest.Reasoning("hm"), upstreamtest.Redacted("sealed"), upstreamtest.Call{Name: "time", Pieces: []string{"{}"}}),
+			upstreamtest.Say("Noon."),
+		)
+		one := ok(t, ask(question{text: "go", functions: []string{"time"}, effort: "low"}))
+		ok(t, ask(question{text: "go", functions: []string{"time"}, effort: "low", before: &one, results: []string{"12"}}))
+		thought := ""
+		if one.output != nil {
+			thought = "<hm|sig_0_0> <sealed> "
+		}
+		l.heard(t, "user: go\nassistant: "+thought+"[time {}]\nuser: {12}\n")
+	})
+}
+
 func TestAnthropicImage(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, l *lathe, ask func(question) reply) {

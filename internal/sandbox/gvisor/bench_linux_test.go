@@ -100,8 +100,8 @@ func median(ds []time.Duration) float64 {
 	return float64(ds[len(ds)/2].Microseconds()) / 1000
 }
 
-// held is what the sandbox with that id is charged for, in MiB: its own memory, and the first use of files that others share. The sum of its
-// processes' PSS says less: several of them are one address space.
+// held is what the sandbox with that id is charged for, in MiB: its own memory, and the first use of files that others share. The sum of
+// its processes' PSS says less: several of them are one address space.
 func held(b *testing.B, state, id string) float64 {
 	for _, dir := range gvisor.CgroupDirs(state) {
 		for _, file := range []string{"memory.usage_in_bytes", "memory.current"} {

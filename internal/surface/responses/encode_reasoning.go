@@ -64,7 +64,7 @@ func (b *reasoningBlock) push(e *encoder, ev turn.Event) {
 			}
 		}
 		if e.req.encrypted {
-			b.encrypted = ev.Reasoning.Encrypted
+			b.encrypted = seal(ev.Reasoning)
 		}
 	}
 }
