@@ -65,10 +65,10 @@ bin/lathe demo --url "$url" --out "$out" || fail "the demo" "$logs/serve.log"
 kill -TERM "$serve"
 wait "$serve" || fail "stopping lathe" "$logs/serve.log"
 if kill -0 "$image" 2>/dev/null; then
-	say "the answer is there; the sandbox image (numpy, pandas, matplotlib ...) is still being built: Ctrl-C leaves that to make image"
+	say "the answer is there. The sandbox image is still being built; Ctrl-C leaves it to make image"
 	while kill -0 "$image" 2>/dev/null; do
 		sleep 1
-		[ $(((SECONDS - began) % 15)) -ne 0 ] || say "image: $(tail -n 1 "$logs/image.log" | cut -c1-100)"
+		[ $(((SECONDS - began) % 15)) -ne 0 ] || say "$(tail -n 1 "$logs/image.log" | cut -c1-70)"
 	done
 fi
 if wait "$image"; then

@@ -15,7 +15,7 @@ type serveCmd struct {
 	Listen    string        `placeholder:"HOST:PORT" help:"Address to listen on instead of the configuration's. Port 0 takes any free one."`
 	Drain     time.Duration `default:"30s" help:"How long running requests may take after SIGTERM (${default})."`
 	LogFormat string        `enum:"text,json" default:"text" help:"Form of the log on stderr: text or json."`
-	LogLevel  slog.Level    `default:"info" help:"Least level that is logged: debug, info, warn or error."`
+	LogLevel  string        `enum:"debug,info,warn,error" default:"info" help:"Least level that is logged: debug, info, warn or error."`
 }
 
 // Run serves until ctx ends.
@@ -44,8 +44,10 @@ func (c *serveCmd) Run(ctx context.Context, t *terminal) error {
 	return a.server(c.Drain).Serve(ctx, ln)
 }
 
-func newLog(w io.Writer, format string, level slog.Level) *slog.Logger {
-	opts := &slog.HandlerOptions{Level: level}
+func newLog(w io.Writer, format, level string) *slog.Logger {
+	var least slog.Level
+	_ = least.UnmarshalText([]byte(level)) // one of the enum's words
+	opts := &slog.HandlerOptions{Level: least}
 	if format == "json" {
 		return slog.New(server.LogHandler(slog.NewJSONHandler(w, opts)))
 	}

@@ -18,8 +18,10 @@ import (
 	"github.com/lathe-gateway/lathe/internal/guest/embedded"
 	"github.com/lathe-gateway/lathe/internal/image"
 	"github.com/lathe-gateway/lathe/internal/provider"
+	"github.com/lathe-gateway/lathe/internal/provider/anthropic"
 	"github.com/lathe-gateway/lathe/internal/provider/demo"
 	"github.com/lathe-gateway/lathe/internal/provider/openaichat"
+	"github.com/lathe-gateway/lathe/internal/provider/openairesponses"
 	"github.com/lathe-gateway/lathe/internal/run"
 	"github.com/lathe-gateway/lathe/internal/sandbox"
 	"github.com/lathe-gateway/lathe/internal/sandbox/gvisor"
@@ -32,6 +34,7 @@ import (
 	"github.com/lathe-gateway/lathe/internal/surface/models"
 	"github.com/lathe-gateway/lathe/internal/surface/responses"
 	"github.com/lathe-gateway/lathe/internal/telemetry"
+	"github.com/lathe-gateway/lathe/internal/upstream"
 )
 
 // app is the program put together: every part by its contract.
@@ -77,6 +80,9 @@ func (a *app) openData(ctx context.Context) error {
 	}
 	a.dir = dir
 	a.closers = append(a.closers, dir.Close)
+	if err := dir.Whole("lathe.db", "containers", "blobs"); err != nil {
+		return err
+	}
 	db, err := sqlite.Open(ctx, dir.Path("lathe.db"))
 	if err != nil {
 		return fmt.Errorf("the database in data_dir: %w", err)
@@ -138,7 +144,7 @@ func (a *app) connect(context.Context) error {
 	containers.New(a.containers, a.log).Register(a.api)
 	files.New(a.containers.Uploads(), a.log).Register(a.api)
 	a.api.Handle("POST /v1/chat/completions", chat.New(chat.Config{Turns: turns, Models: router, Logger: a.log}))
-	a.api.Handle("POST /v1/responses", responses.New(responses.Config{Turns: turns, Logger: a.log}))
+	a.api.Handle("POST /v1/responses", responses.New(responses.Config{Turns: turns, Models: router, Logger: a.log}))
 	return nil
 }
 
@@ -184,11 +190,19 @@ func newProvider(m config.Model, log *slog.Logger) (provider.Provider, error) {
 	case "demo":
 		return demo.New(), nil
 	case "openai-chat":
-		return openaichat.New(openaichat.Config{
-			BaseURL: m.BaseURL, APIKey: openaichat.Secret(m.APIKey.Reveal()), Model: m.Model, Images: m.Images, Logger: log,
-		})
+		return openaichat.New(upstreamConfig(m, log))
+	case "openai-responses":
+		return openairesponses.New(upstreamConfig(m, log))
+	case "anthropic":
+		return anthropic.New(upstreamConfig(m, log))
 	}
 	return nil, fmt.Errorf("the provider %s is not in this release", m.Provider)
+}
+
+func upstreamConfig(m config.Model, log *slog.Logger) upstream.Config {
+	return upstream.Config{
+		BaseURL: m.BaseURL, APIKey: upstream.Secret(m.APIKey.Reveal()), Model: m.Model, Images: m.Images, Logger: log,
+	}
 }
 
 // server is the HTTP server over the surfaces.

@@ -13,6 +13,8 @@ var Imports = map[string][]string{
 	"turn":              {},
 	"wire/oaichat":      {},
 	"wire/oairesponses": {},
+	"wire/anthropic":    {},
+	"wire/peek":         {},
 	"sse":               {},
 	"guest/proto":       {},
 	"auth":              {"turn"},
@@ -28,14 +30,17 @@ var Imports = map[string][]string{
 	"store":    {},
 
 	// Implementations, which only the wiring knows.
-	"provider/openaichat": {"provider", "sse", "turn", "wire/oaichat"},
-	"provider/demo":       {"provider", "turn"},
-	"store/sqlite":        {"store"},
-	"blob":                {},
-	"guest":               {"guest/proto"},
-	"guest/embedded":      {},
-	"sandbox/gvisor":      {"guest/embedded", "guest/proto", "image", "sandbox", "sandbox/link"},
-	"sandbox/link":        {"guest/proto", "sandbox"},
+	"provider/openaichat":      {"provider", "turn", "upstream", "wire/oaichat"},
+	"provider/openairesponses": {"provider", "turn", "upstream", "wire/oairesponses"},
+	"provider/anthropic":       {"provider", "turn", "upstream", "wire/anthropic"},
+	"provider/demo":            {"provider", "turn"},
+	"upstream":                 {"provider", "sse", "turn", "wire/peek"},
+	"store/sqlite":             {"store"},
+	"blob":                     {},
+	"guest":                    {"guest/proto"},
+	"guest/embedded":           {},
+	"sandbox/gvisor":           {"guest/embedded", "guest/proto", "image", "sandbox", "sandbox/link"},
+	"sandbox/link":             {"guest/proto", "sandbox"},
 
 	// What stands between.
 	"agent":     {"auth", "provider", "store", "tool", "turn"},
@@ -45,8 +50,8 @@ var Imports = map[string][]string{
 
 	// HTTP.
 	"surface/oai":        {"turn"},
-	"surface/chat":       {"auth", "provider", "sse", "surface/oai", "turn", "wire/oaichat"},
-	"surface/responses":  {"auth", "sse", "surface/oai", "turn", "wire/oairesponses"},
+	"surface/chat":       {"auth", "provider", "sse", "surface/oai", "turn", "wire/oaichat", "wire/peek"},
+	"surface/responses":  {"auth", "provider", "sse", "surface/oai", "turn", "wire/oairesponses", "wire/peek"},
 	"surface/models":     {"auth", "provider", "surface/oai", "turn"},
 	"surface/containers": {"auth", "container", "store", "surface/oai", "turn"},
 	"surface/files":      {"auth", "container", "store", "surface/oai", "turn"},
@@ -59,7 +64,7 @@ var Imports = map[string][]string{
 	"sandbox/sandboxtest":   {"sandbox"},
 	"store/storetest":       {"store"},
 	"provider/providertest": {"provider", "turn"},
-	"upstreamtest":          {"wire/oaichat"},
+	"upstreamtest":          {"wire/anthropic", "wire/oaichat", "wire/oairesponses"},
 	"upstreamtest/cmd/stub": {"upstreamtest"},
 }
 

@@ -54,14 +54,15 @@ type Model struct {
 	// Name is what clients ask for; "*" takes every other name.
 	Name     string `yaml:"name"`
 	Provider string `yaml:"provider"`
-	// BaseURL is what the vendor's SDK takes, without a trailing slash.
+	// BaseURL is what the vendor's SDK takes, without a trailing slash: with /v1 for OpenAI's forms, without for anthropic, where "" is
+	// Anthropic's own.
 	BaseURL string `yaml:"base_url,omitempty"`
 	APIKey  Secret `yaml:"api_key,omitzero"`
 	// Model is the provider's own name; "" means the name that the client asked for.
 	Model string `yaml:"model,omitempty"`
-	// HostedTools is lathe (run here). A later release knows provider (left to the provider).
+	// HostedTools is lathe (run here) or provider (left to the provider, where it has any: openai-responses).
 	HostedTools string `yaml:"hosted_tools"`
-	// Images says that the model takes images, so that it is shown the figures that its code drew.
+	// Images says that the model takes images, so that it is shown the figures that its code drew. It is true by default for anthropic.
 	Images bool `yaml:"images"`
 }
 

@@ -64,6 +64,8 @@ models:
     model: openai/gpt-oss-120b
     hosted_tools: lathe
     images: true
+  - {name: claude, provider: anthropic, api_key: "${VLLM_KEY}"}
+  - {name: blind, provider: anthropic, base_url: https://claude.example.com, images: false}
   - {name: "*", provider: demo}
 sandbox:
   image: ~/images/python
@@ -92,6 +94,8 @@ agent: {max_rounds: 4, max_time: 1m30s}
 				Name: "gpt-oss", Provider: "openai-chat", BaseURL: "http://127.0.0.1:8000/v1", APIKey: NewSecret("sk-vllm"),
 				Model: "openai/gpt-oss-120b", HostedTools: "lathe", Images: true,
 			},
+			{Name: "claude", Provider: "anthropic", APIKey: NewSecret("sk-vllm"), HostedTools: "lathe", Images: true},
+			{Name: "blind", Provider: "anthropic", BaseURL: "https://claude.example.com", HostedTools: "lathe"},
 			{Name: "*", Provider: "demo", HostedTools: "lathe"},
 		},
 		Sandbox: Sandbox{
@@ -179,11 +183,11 @@ func TestFaults(t *testing.T) {
 		{"variable with default", "data_dir: '${A:-b}'\n", []string{
 			`:1: data_dir: holds a ${...} without a variable's name in it: use letters, digits and '_' (no default values); $$ gives a '$'`}},
 		{"model without anything", "models:\n  - {}\n", []string{
-			`:2: models[0].name: is missing: give it a name`, `:2: models[0].provider: is missing: write openai-chat or demo`}},
+			`:2: models[0].name: is missing: give it a name`, `:2: models[0].provider: is missing: write openai-chat, openai-responses, anthropic or demo`}},
 		{"later provider", "models: [{name: a, provider: bedrock}]\n", []string{
-			`:1: models[0].provider: "bedrock" comes with a later release: this one knows openai-chat and demo`}},
+			`:1: models[0].provider: "bedrock" comes with a later release: this one knows openai-chat, openai-responses, anthropic and demo`}},
 		{"misspelt provider", "models: [{name: a, provider: openai}, {name: b, provider: openai_chat, base_url: 'http://h/v1'}]\n", []string{
-			`:1: models[0].provider: "openai" is not a provider: this release knows openai-chat and demo`,
+			`:1: models[0].provider: "openai" is not a provider: this release knows openai-chat, openai-responses, anthropic and demo`,
 			`:1: models[1].provider: "openai_chat" is not a provider, did you mean "openai-chat"?`}},
 		{"no base_url", "models: [{name: a, provider: openai-chat}]\n", []string{
 			`:1: models[0].base_url: is missing: write where the server is, with /v1, such as http://127.0.0.1:8000/v1`}},
@@ -196,8 +200,18 @@ func TestFaults(t *testing.T) {
 			`:1: models[0].base_url: holds a user name or password: put the key into api_key`}},
 		{"demo takes no url", "models: [{name: a, provider: demo, base_url: 'http://h/v1'}]\n", []string{
 			`:1: models[0].base_url: the provider demo takes none: it is part of lathe and calls nobody`}},
+		{"anthropic without a key", "models: [{name: a, provider: anthropic}]\n", []string{
+			`:1: models[0].api_key: is missing: give it Anthropic's API key, best as a variable: api_key: "${ANTHROPIC_API_KEY}"`}},
+		{"hosted tools of anthropic", "models: [{name: a, provider: anthropic, base_url: 'http://h', hosted_tools: provider}]\n", []string{
+			`:1: models[0].hosted_tools: "provider" comes with a later release for anthropic, together with the Messages API: write "lathe", which runs code here`}},
+		{"base_url of messages", "models: [{name: a, provider: anthropic, base_url: 'http://h/v1/messages'}]\n", []string{
+			`:1: models[0].base_url: "http://h/v1/messages" ends in /messages: write only what comes before it, as the SDKs take it (most often up to /v1)`}},
 		{"hosted tools nobody has", "models: [{name: a, provider: demo, hosted_tools: provider}]\n", []string{
 			`:1: models[0].hosted_tools: the provider demo has no hosted tools of its own: write "lathe"`}},
+		{"hosted tools of chat", "models: [{name: a, provider: openai-chat, base_url: 'http://h/v1', hosted_tools: provider}]\n", []string{
+			`:1: models[0].hosted_tools: the provider openai-chat has no hosted tools of its own: write "lathe"`}},
+		{"no base_url for responses", "models: [{name: a, provider: openai-responses, hosted_tools: provider}]\n", []string{
+			`:1: models[0].base_url: is missing: write where the server is, with /v1, such as http://127.0.0.1:8000/v1`}},
 		{"hosted tools", "models: [{name: a, provider: demo, hosted_tools: yes}]\n", []string{
 			`:1: models[0].hosted_tools: "yes" is not allowed: write lathe or provider`}},
 		{"same model", "models: [{name: a, provider: demo}, {name: a, provider: demo}]\n", []string{

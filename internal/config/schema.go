@@ -15,8 +15,8 @@ var providers = []struct {
 	name    string
 	release bool
 }{
-	{"openai-chat", true}, {"demo", true},
-	{"openai-responses", false}, {"anthropic", false}, {"bedrock", false}, {"gemini", false},
+	{"openai-chat", true}, {"openai-responses", true}, {"anthropic", true}, {"demo", true},
+	{"bedrock", false}, {"gemini", false},
 }
 
 func (d *decoder) root(c *Config) []field {
@@ -93,6 +93,9 @@ func (d *decoder) models(n ast.Node, path string, c *Config) {
 			{"images", d.boolean(&m.Images)},
 		})
 		m.BaseURL = strings.TrimRight(m.BaseURL, "/")
+		if m.Provider == "anthropic" && present["images"] == nil {
+			m.Images = true // all of its models do
+		}
 		d.require(n, path, present, "name", "provider")
 		d.providerKeys(n, path, present, m)
 		for i, other := range seen {
@@ -110,8 +113,20 @@ func (d *decoder) models(n ast.Node, path string, c *Config) {
 // providerKeys holds the keys of a model against its provider.
 func (d *decoder) providerKeys(n ast.Node, path string, present map[string]ast.Node, m Model) {
 	switch m.Provider {
+	case "openai-responses":
+		d.require(n, path, present, "base_url")
+		return
 	case "openai-chat":
 		d.require(n, path, present, "base_url")
+	case "anthropic":
+		if present["base_url"] == nil && present["api_key"] == nil {
+			d.fault(n, path+".api_key", `is missing: give it Anthropic's API key, best as a variable: api_key: "${ANTHROPIC_API_KEY}"`)
+		}
+		if m.HostedTools == "provider" {
+			d.fault(present["hosted_tools"], path+".hosted_tools",
+				`"provider" comes with a later release for anthropic, together with the Messages API: write "lathe", which runs code here`)
+		}
+		return
 	case "demo":
 		for _, key := range []string{"base_url", "api_key"} {
 			if at := present[key]; at != nil {
@@ -137,8 +152,15 @@ func (d *decoder) require(n ast.Node, path string, present map[string]ast.Node, 
 var required = map[string]string{
 	"name":     "give it a name",
 	"key":      `give it the client's API key, best as a variable: key: "${LATHE_KEY}"`,
-	"provider": "write " + strings.Join(released(), " or "),
+	"provider": "write " + list("or"),
 	"base_url": "write where the server is, with /v1, such as http://127.0.0.1:8000/v1",
+}
+
+// list names the providers of this release: a, b and c.
+func list(last string) string {
+	names := released()
+	n := len(names) - 1
+	return strings.Join(names[:n], ", ") + " " + last + " " + names[n]
 }
 
 func released() []string {
@@ -155,7 +177,7 @@ func checkProvider(s string) error {
 	var all []string
 	for _, p := range providers {
 		if p.name == s && !p.release {
-			return fmt.Errorf("comes with a later release: this one knows %s", strings.Join(released(), " and "))
+			return fmt.Errorf("comes with a later release: this one knows %s", list("and"))
 		}
 		if p.name == s {
 			return nil
@@ -165,7 +187,7 @@ func checkProvider(s string) error {
 	if s := suggest(s, all); s != "" {
 		return errors.New("is not a provider" + s)
 	}
-	return fmt.Errorf("is not a provider: this release knows %s", strings.Join(released(), " and "))
+	return fmt.Errorf("is not a provider: this release knows %s", list("and"))
 }
 
 func checkKey(s string) error {

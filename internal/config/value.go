@@ -136,7 +136,7 @@ func checkBaseURL(s string) error {
 		return errors.New("holds a query or fragment: write only the part before it")
 	}
 	path := strings.TrimRight(u.Path, "/")
-	for _, end := range []string{"/chat/completions", "/responses", "/completions"} {
+	for _, end := range []string{"/chat/completions", "/responses", "/completions", "/messages"} {
 		if strings.HasSuffix(path, end) {
 			return fmt.Errorf("ends in %s: write only what comes before it, as the SDKs take it (most often up to /v1)", end)
 		}

@@ -54,6 +54,29 @@ func (d *Dir) note(text string) error {
 	return nil
 }
 
+// Whole refuses a directory whose index, a file, is missing or empty while one of folders has something in it. What a new index does not
+// name would be taken for left behind, and deleted.
+func (d *Dir) Whole(index string, folders ...string) error {
+	info, err := os.Stat(d.Path(index))
+	if err == nil && info.Size() > 0 {
+		return nil
+	}
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return fmt.Errorf("data_dir %s: %w", d.path, err)
+	}
+	for _, folder := range folders {
+		entries, err := os.ReadDir(d.Path(folder))
+		if err != nil && !errors.Is(err, os.ErrNotExist) {
+			return fmt.Errorf("data_dir %s: %w", d.path, err)
+		}
+		if len(entries) > 0 {
+			return fmt.Errorf("data_dir %s has files of clients in %s, but %s, which says whose they are, is missing or empty: restore it, "+
+				"or, to begin anew, move the folder %s away", d.path, folder, index, folder)
+		}
+	}
+	return nil
+}
+
 // Path joins parts to the directory.
 func (d *Dir) Path(parts ...string) string {
 	return filepath.Join(append([]string{d.path}, parts...)...)

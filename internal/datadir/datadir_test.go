@@ -46,3 +46,37 @@ func TestOpenSaysWhatToDo(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 }
+
+func TestWhole(t *testing.T) {
+	d, err := Open(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	check := func(when string, whole bool) {
+		t.Helper()
+		if err := d.Whole("index", "a", "b"); (err == nil) != whole {
+			t.Errorf("%s: %v", when, err)
+		}
+	}
+	write := func(name, text string) {
+		t.Helper()
+		if err := os.MkdirAll(filepath.Dir(d.Path(name)), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(d.Path(name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	check("new", true)
+	write("index", "")
+	check("an index that was only begun", true)
+	write("b/file", "x")
+	check("files and an empty index", false)
+	write("index", "x")
+	check("files and an index", true)
+	if err := os.Remove(d.Path("index")); err != nil {
+		t.Fatal(err)
+	}
+	check("files and no index", false)
+}

@@ -276,6 +276,7 @@ def cell(engine, figures, code, where, env):
         os.chdir(where)
     signal.signal(signal.SIGINT, wire.interrupted)
     figures.shown, wire.last = [], None
+    wire.earlier = frozenset(sys._current_frames()) - {MAIN}
     error = None
     try:
         wire.busy = True

@@ -21,6 +21,7 @@ class Wire:
         self.busy = self.running = self.pending = False  # in a cell; in its user code; with an interrupt to come
         self.alive = True  # False in a forked child, which must not talk
         self.last = None  # the Stream that was written to last, or this
+        self.earlier = frozenset()  # threads of earlier cells, until one of them has printed in this one
 
     def __enter__(self):
         if get_ident() == MAIN:
@@ -144,6 +145,9 @@ class Stream(io.TextIOWrapper):
     def write(self, text):
         if wire.last is not self:
             wire.turn(self)
+        if wire.earlier and get_ident() in wire.earlier:
+            wire.earlier = frozenset()
+            super().write("[a thread that an earlier call started prints here too]\n")
         return super().write(text)
 
 

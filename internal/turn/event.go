@@ -33,13 +33,14 @@ type Annotated struct{ Annotation Annotation }
 // MessageDone closes text. Message is the whole of it.
 type MessageDone struct{ Message Message }
 
-// ReasoningStarted opens reasoning.
-type ReasoningStarted struct{}
+// ReasoningStarted opens reasoning. ID is the upstream's own id of it, "" where it gave none: servers that seal reasoning refuse it under
+// another one.
+type ReasoningStarted struct{ ID string }
 
-// ReasoningDelta is a piece of reasoning text, or of its summary.
+// ReasoningDelta is a piece of reasoning text, or of its summary. Next says that it begins another part of the summary.
 type ReasoningDelta struct {
-	Text    string
-	Summary bool
+	Text          string
+	Summary, Next bool
 }
 
 // ReasoningDone closes reasoning. Reasoning is the whole of it.

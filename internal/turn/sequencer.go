@@ -11,6 +11,7 @@ type Sequencer struct {
 	reasoning Reasoning
 	// run, thought and summary grow by appending: answers of 100,000 deltas are real, and joining strings would copy them each time.
 	run, thought, summary []byte
+	nextSummary           bool           // the next piece of summary begins another part
 	calls                 []*pendingCall // in order of arrival; the open one is first
 }
 
@@ -90,7 +91,24 @@ func (s *Sequencer) ReasoningSummary(delta string) []Event {
 	}
 	out := s.startReasoning()
 	s.summary = append(s.summary, delta...)
-	return append(out, ReasoningDelta{Text: delta, Summary: true})
+	next := s.nextSummary
+	s.nextSummary = false
+	return append(out, ReasoningDelta{Text: delta, Summary: true, Next: next})
+}
+
+// SummaryPart ends a part of the reasoning's summary: what follows is another one.
+func (s *Sequencer) SummaryPart() {
+	if len(s.summary) > 0 {
+		s.reasoning.Summary = append(s.reasoning.Summary, string(s.summary))
+		s.summary, s.nextSummary = nil, true
+	}
+}
+
+// OpenReasoning ends whatever is open and begins reasoning that has an id of its own.
+func (s *Sequencer) OpenReasoning(id string) []Event {
+	out := s.closeBlock()
+	s.open, s.reasoning.ID = openReasoning, id
+	return append(out, ReasoningStarted{ID: id})
 }
 
 // Sign adds what must come back with the reasoning: a signature, encrypted content, or both.
@@ -213,7 +231,7 @@ func (s *Sequencer) closeBlock() []Event {
 		}
 		s.reasoning.Text = string(s.thought)
 		out = append(out, ReasoningDone{Reasoning: s.reasoning})
-		s.reasoning, s.thought, s.summary = Reasoning{}, nil, nil
+		s.reasoning, s.thought, s.summary, s.nextSummary = Reasoning{}, nil, nil, false
 	case openCall:
 		for len(s.calls) > 0 {
 			p := s.calls[0]

@@ -133,6 +133,32 @@ func TestSequencerAnnotatesTheOpenMessage(t *testing.T) {
 	}
 }
 
+func TestSequencerKeepsReasoningApart(t *testing.T) {
+	got := push(func(s *Sequencer) []Event {
+		out := s.OpenReasoning("rs_1")
+		s.SummaryPart() // nothing came yet: no empty part
+		out = append(out, s.ReasoningSummary("a")...)
+		out = append(out, s.ReasoningSummary("b")...)
+		s.SummaryPart()
+		out = append(out, s.ReasoningSummary("c")...)
+		out = append(out, s.Sign("", "sealed")...)
+		out = append(out, s.OpenReasoning("rs_2")...)
+		return append(out, s.Reasoning("d", "")...)
+	})
+	want := []Event{
+		Started{}, ReasoningStarted{ID: "rs_1"}, ReasoningDelta{Text: "a", Summary: true}, ReasoningDelta{Text: "b", Summary: true},
+		ReasoningDelta{Text: "c", Summary: true, Next: true},
+		ReasoningDone{Reasoning: Reasoning{ID: "rs_1", Summary: []string{"ab", "c"}, Encrypted: "sealed"}},
+		ReasoningStarted{ID: "rs_2"}, ReasoningDelta{Text: "d"}, ReasoningDone{Reasoning: Reasoning{ID: "rs_2", Text: "d"}}, Finished{Reason: ReasonStop},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+	if err := validate(got); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestValidatorRefuses(t *testing.T) {
 	done := HostedDone{Call: HostedCall{ID: "ci_1"}}
 	tests := map[string][]Event{

@@ -29,13 +29,14 @@ type Quirks struct {
 	NoIndex, SameIndex bool
 	// NoIDs leaves out the ids of calls, NumericIDs sends numbers, and LateIDs sends id and name only with the last piece.
 	NoIDs, NumericIDs, LateIDs bool
-	// ArgumentsObject sends the arguments as an object and in one piece (they must be JSON).
+	// ArgumentsObject sends the arguments as an object and in one piece (they must be JSON); on Messages with the start of the call.
 	ArgumentsObject bool
 	// Interleave sends the pieces of neighbouring calls in turn: first of each, second of each.
 	Interleave bool
 	// FinishStop sends finish_reason stop also after calls. NoFinish sends none.
 	FinishStop, NoFinish bool
-	// ReasoningField is the name of the reasoning's field, reasoning_content by default.
+	// ReasoningField is the name of the reasoning's field: reasoning_content by default, or reasoning. On Responses reasoning comes as text,
+	// and with summary as a summary that is sealed.
 	ReasoningField string
 	// NullContent sends content: null in every delta without text.
 	NullContent bool
@@ -49,6 +50,16 @@ type Quirks struct {
 	RefuseStreamOptions bool
 	// Comments sends an SSE comment before each frame.
 	Comments bool
+
+	// Of Responses only. NoDeltas sends texts and arguments only whole, at the end of their item. OnlyEnd sends nothing but the response at
+	// the end. NewIDs gives items other ids at the end than in the stream (vLLM). FlatError has error events as the SDKs document them, not
+	// as the service sends them.
+	NoDeltas, OnlyEnd, NewIDs, FlatError bool
+
+	// Of Messages only. DuplicateStart sends message_start twice. Spliced sends the whole message in message_start, as for the next call
+	// of a running program. Padded puts spaces before the last brace. Pings sends a ping before each event. Unknown puts blocks and events that
+	// nobody knows between the others. NoSignature leaves thinking unsigned.
+	DuplicateStart, Spliced, Padded, Pings, Unknown, NoSignature bool
 }
 
 // UsagePlace is where a stream has its usage.
@@ -62,7 +73,7 @@ const (
 	UsageNone
 )
 
-// Step is one thing that an answer does: Text, Reasoning, Call, Finish, Usage, Wait, Reached, Pause, Raw, Frame or Cut.
+// Step is one thing that an answer does: Text, Reasoning, Redacted, Cite, Call, Finish, Usage, Wait, Reached, Pause, Raw, Frame or Cut.
 type Step interface{ step() }
 
 // Text sends content in one delta.
@@ -71,8 +82,14 @@ type Text string
 // Reasoning sends reasoning in one delta.
 type Reasoning string
 
+// Redacted is reasoning that only the server can read. Chat Completions leaves it out.
+type Redacted string
+
+// Cite sends a text that cites a web page. Chat Completions sends only the text.
+type Cite struct{ Text, URL, Title string }
+
 // Call calls a tool, one delta for each piece of the arguments. ID "" gives call_<n>, with n counting from 0 in each answer as open
-// models do.
+// models do, and an id that is new each time on Messages.
 type Call struct {
 	ID, Name string
 	Pieces   []string
@@ -85,7 +102,8 @@ type Call struct {
 	Delay time.Duration
 }
 
-// Finish sets the finish_reason; without it the answer ends with tool_calls after calls and stop otherwise.
+// Finish sets the finish_reason; without it the answer ends with tool_calls after calls and stop otherwise. On Responses length and
+// content_filter end it incomplete, and error as failed.
 type Finish string
 
 // Usage sets the counts; without it they are 10 in and 5 out.
@@ -116,6 +134,8 @@ type Cut struct{}
 
 func (Text) step()      {}
 func (Reasoning) step() {}
+func (Redacted) step()  {}
+func (Cite) step()      {}
 func (Call) step()      {}
 func (Finish) step()    {}
 func (Usage) step()     {}

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
-	"time"
 
 	"github.com/lathe-gateway/lathe/internal/wire/oaichat"
 )
@@ -14,22 +13,6 @@ import (
 type chat struct{}
 
 func (chat) serve(ctx context.Context, w http.ResponseWriter, req *Request, a Answer) {
-	if a.BeforeHeaders != nil {
-		select {
-		case <-a.BeforeHeaders:
-		case <-ctx.Done():
-			return
-		}
-	}
-	for name, values := range a.Header {
-		w.Header()[name] = values
-	}
-	w.Header().Set("X-Request-Id", fmt.Sprintf("req_upstream_%d", req.Number))
-	if a.Status != 0 {
-		w.WriteHeader(a.Status)
-		fmt.Fprint(w, a.Body) // an error means that the client left
-		return
-	}
 	in, err := oaichat.ParseRequest(req.Body)
 	if err != nil {
 		writeError(w, http.StatusBadRequest, err.Error())
@@ -40,7 +23,7 @@ func (chat) serve(ctx context.Context, w http.ResponseWriter, req *Request, a An
 		return
 	}
 	p := &chatPlayer{
-		ctx: ctx, w: w, quirks: a.Quirks, id: fmt.Sprintf("chatcmpl-stub-%d", req.Number), model: in.Model,
+		player: player{ctx: ctx, w: w, quirks: a.Quirks}, id: fmt.Sprintf("chatcmpl-stub-%d", req.Number), model: in.Model,
 		usage: oaichat.Usage{PromptTokens: 10, CompletionTokens: 5, TotalTokens: 15},
 		asked: in.StreamOptions != nil && in.StreamOptions.IncludeUsage,
 	}
@@ -56,9 +39,7 @@ func (chat) serve(ctx context.Context, w http.ResponseWriter, req *Request, a An
 
 // chatPlayer plays one answer.
 type chatPlayer struct {
-	ctx    context.Context
-	w      http.ResponseWriter
-	quirks Quirks
+	player
 	id     string
 	model  string
 	usage  oaichat.Usage
@@ -142,43 +123,15 @@ func (p *chatPlayer) do(s Step) {
 		p.delta(stubDelta{Content: text(string(s))})
 	case Reasoning:
 		p.delta(p.reasoning(string(s)))
+	case Cite:
+		p.delta(stubDelta{Content: text(s.Text)})
 	case Finish:
 		p.finish = string(s)
 	case Usage:
 		p.usage = oaichat.Usage(s)
 		p.usage.TotalTokens = p.usage.PromptTokens + p.usage.CompletionTokens
-	case Wait:
-		p.wait(s)
-	case Reached:
-		close(s)
-	case Pause:
-		p.pause(time.Duration(s))
-	case Raw:
-		p.raw(string(s))
-	case Frame:
-		p.raw("data: " + string(s) + "\n\n")
-	case Cut:
-		p.flush()
-		panic(http.ErrAbortHandler)
-	}
-}
-
-func (p *chatPlayer) wait(c <-chan struct{}) {
-	select {
-	case <-c:
-	case <-p.ctx.Done():
-	}
-}
-
-func (p *chatPlayer) pause(d time.Duration) {
-	if d <= 0 {
-		return
-	}
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-p.ctx.Done():
+	default:
+		p.common(s)
 	}
 }
 
@@ -316,19 +269,6 @@ func (p *chatPlayer) frame(c stubChunk) {
 	p.raw("data: " + string(raw) + "\n\n")
 }
 
-func (p *chatPlayer) raw(s string) {
-	if p.quirks.Comments {
-		s = ": OPENROUTER PROCESSING\n\n" + s
-	}
-	fmt.Fprint(p.w, s) // an error means that the client left
-	p.flush()
-}
-
-func (p *chatPlayer) flush() {
-	// An error means that the client left.
-	_ = http.NewResponseController(p.w).Flush()
-}
-
 // whole answers with one JSON body. Raw replaces it; Frame has no place in it.
 func (p *chatPlayer) whole(steps []Step) {
 	msg := stubDelta{Role: "assistant"}
@@ -337,6 +277,8 @@ func (p *chatPlayer) whole(steps []Step) {
 		switch s := s.(type) {
 		case Text:
 			content += string(s)
+		case Cite:
+			content += s.Text
 		case Reasoning:
 			reasoning += string(s)
 		case Call:
@@ -371,12 +313,4 @@ func (p *chatPlayer) whole(steps []Step) {
 	}
 	p.w.Header().Set("Content-Type", "application/json")
 	p.w.Write(raw) // an error means that the client left
-}
-
-func join(pieces []string) string {
-	out := ""
-	for _, s := range pieces {
-		out += s
-	}
-	return out
 }

@@ -45,7 +45,7 @@ func Scenarios() []Scenario {
 // ByName answers a request by its scenario. It is a function for Upstream.Answer.
 func ByName(r *Request) Answer {
 	name := "run"
-	if m, ok := strings.CutPrefix(r.Chat().Model, "stub-"); ok {
+	if m, ok := strings.CutPrefix(r.Model(), "stub-"); ok {
 		name = m
 	}
 	if m := marker.FindStringSubmatch(r.LastUser()); m != nil {
@@ -76,9 +76,9 @@ func blocks(r *Request) []string {
 
 // hostedTool is the name of the tool that takes code: the gateway may have renamed it. It is "" where there is none.
 func hostedTool(r *Request) string {
-	for _, t := range r.Chat().Tools {
-		if t.Function != nil && strings.Contains(string(t.Function.Parameters), `"code"`) {
-			return t.Function.Name
+	for _, f := range r.Functions() {
+		if strings.Contains(string(f.Parameters), `"code"`) {
+			return f.Name
 		}
 	}
 	return ""
@@ -86,9 +86,9 @@ func hostedTool(r *Request) string {
 
 // clientFunction is the first tool that is none of the gateway's.
 func clientFunction(r *Request) string {
-	for _, t := range r.Chat().Tools {
-		if t.Function != nil && t.Function.Name != hostedTool(r) && !slices.Contains([]string{"bash", "edit", "read_skill"}, t.Function.Name) {
-			return t.Function.Name
+	for _, f := range r.Functions() {
+		if f.Name != hostedTool(r) && !slices.Contains([]string{"bash", "edit", "read_skill"}, f.Name) {
+			return f.Name
 		}
 	}
 	return ""

@@ -1,6 +1,6 @@
-// Package upstreamtest is the scripted model server that the tests of the whole project talk to. It speaks Chat Completions, JSON and
-// SSE, over real HTTP; what it answers is a script: a queue of answers, or a function of the request. An answer is a list of steps (text,
-// reasoning, calls in given pieces, pauses that a test ends through a channel), plus the misbehaviour that real servers show.
+// Package upstreamtest is the scripted model server that the tests of the whole project talk to. It speaks Chat Completions,
+// Responses and Messages, JSON and SSE, over real HTTP; what it answers is a script: a queue of answers, or a function of the request. An
+// answer is a list of steps (text, reasoning, calls in given pieces, pauses that a test ends through a channel), plus the misbehaviour that real servers show.
 //
 // Tests start it with Start; cmd/stub serves named scenarios of it to tests in other languages. Nothing outside of tests imports it.
 //
@@ -10,6 +10,7 @@ package upstreamtest
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 	"net"
@@ -20,7 +21,9 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/lathe-gateway/lathe/internal/wire/anthropic"
 	"github.com/lathe-gateway/lathe/internal/wire/oaichat"
+	"github.com/lathe-gateway/lathe/internal/wire/oairesponses"
 )
 
 var _ http.Handler = (*Upstream)(nil)
@@ -60,8 +63,11 @@ func Start(t testing.TB, answers ...Answer) *Server {
 	return s
 }
 
-// BaseURL is what a client of Chat Completions takes: with /v1.
+// BaseURL is what a client of the OpenAI dialect takes: with /v1.
 func (s *Server) BaseURL() string { return s.http.URL + "/v1" }
+
+// URL is what a client of Messages takes: without /v1.
+func (s *Server) URL() string { return s.http.URL }
 
 // Connections is how many connections clients have made.
 func (s *Server) Connections() int { return int(s.connections.Load()) }
@@ -129,6 +135,71 @@ func (r *Request) Chat() *oaichat.Request {
 	return req
 }
 
+// Responses is the body as a request of Responses. A body that is none fails the caller by a panic, as with Chat.
+func (r *Request) Responses() *oairesponses.Request {
+	req, err := oairesponses.DecodeRequest(r.Body)
+	if err != nil {
+		panic(fmt.Sprintf("upstreamtest: request %d is no responses request: %v\n%s", r.Number, err, r.Body))
+	}
+	return req
+}
+
+// Messages is the body as a request of Messages. A body that is none fails the caller by a panic, as with Chat.
+func (r *Request) Messages() *anthropic.Request {
+	req := &anthropic.Request{}
+	if err := json.Unmarshal(r.Body, req); err != nil {
+		panic(fmt.Sprintf("upstreamtest: request %d is no messages request: %v\n%s", r.Number, err, r.Body))
+	}
+	return req
+}
+
+// speaksMessages and speaksResponses say which of the protocols the request is of.
+func (r *Request) speaksMessages() bool { return strings.HasSuffix(r.Path, "/messages") }
+
+func (r *Request) speaksResponses() bool { return strings.HasSuffix(r.Path, "/responses") }
+
+// Model is the model that the request names.
+func (r *Request) Model() string {
+	if r.speaksMessages() {
+		return r.Messages().Model
+	}
+	if r.speaksResponses() {
+		return r.Responses().Model
+	}
+	return r.Chat().Model
+}
+
+// Function is a function that the request declares.
+type Function struct {
+	Name       string
+	Parameters json.RawMessage
+}
+
+// Functions are the functions that the request declares.
+func (r *Request) Functions() []Function {
+	var out []Function
+	if r.speaksMessages() {
+		for _, t := range r.Messages().Tools {
+			out = append(out, Function{t.Name, t.InputSchema})
+		}
+		return out
+	}
+	if r.speaksResponses() {
+		for _, t := range r.Responses().Tools {
+			if f, ok := t.(*oairesponses.FunctionTool); ok {
+				out = append(out, Function{f.Name, f.Parameters})
+			}
+		}
+		return out
+	}
+	for _, t := range r.Chat().Tools {
+		if t.Function != nil {
+			out = append(out, Function{t.Function.Name, t.Function.Parameters})
+		}
+	}
+	return out
+}
+
 // LastUser is the text of the last message that a user wrote.
 func (r *Request) LastUser() string {
 	text, _ := r.sinceUser()
@@ -143,6 +214,12 @@ func (r *Request) ToolResults() []string {
 }
 
 func (r *Request) sinceUser() (text string, results []string) {
+	if r.speaksMessages() {
+		return r.sinceUserMessage()
+	}
+	if r.speaksResponses() {
+		return r.sinceUserInput()
+	}
 	afterTool := false
 	for _, m := range r.Chat().Messages {
 		switch {
@@ -157,6 +234,37 @@ func (r *Request) sinceUser() (text string, results []string) {
 	return text, results
 }
 
+func (r *Request) sinceUserInput() (text string, results []string) {
+	in := r.Responses().Input
+	if in.Text != nil {
+		return *in.Text, nil
+	}
+	for _, it := range in.Items {
+		switch it := it.(type) {
+		case *oairesponses.FunctionCallOutput:
+			results = append(results, inputText(it.Output))
+		case *oairesponses.Message:
+			if it.Role == "user" {
+				text, results = inputText(it.Content), nil
+			}
+		}
+	}
+	return text, results
+}
+
+func inputText(c oairesponses.Content) string {
+	if c.Text != nil {
+		return *c.Text
+	}
+	text := ""
+	for _, p := range c.Parts {
+		if t, ok := p.(*oairesponses.Text); ok {
+			text += t.Text
+		}
+	}
+	return text
+}
+
 func hasImage(m oaichat.Message) bool {
 	for _, p := range m.Content.Parts {
 		if p.Type == oaichat.PartImage {
@@ -168,12 +276,12 @@ func hasImage(m oaichat.Message) bool {
 
 // dialect is a protocol that the stub speaks.
 type dialect interface {
-	// serve writes the answer. It returns early when ctx ends.
+	// serve writes the answer's steps. It returns early when ctx ends.
 	serve(ctx context.Context, w http.ResponseWriter, req *Request, a Answer)
 }
 
 func dialects() map[string]dialect {
-	return map[string]dialect{"/chat/completions": chat{}}
+	return map[string]dialect{"/chat/completions": chat{}, "/responses": responses{}, "/messages": messages{}}
 }
 
 // ServeHTTP answers model requests by the script, and GET /models with one model called stub.
@@ -196,7 +304,9 @@ func (u *Upstream) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	req, answer := u.take(r, body)
 	defer close(req.done)
-	d.serve(r.Context(), w, req, answer)
+	if begin(r.Context(), w, req, answer) {
+		d.serve(r.Context(), w, req, answer)
+	}
 }
 
 func (u *Upstream) take(r *http.Request, body []byte) (*Request, Answer) {

@@ -23,8 +23,10 @@ import (
 	"github.com/lathe-gateway/lathe/internal/blob"
 	"github.com/lathe-gateway/lathe/internal/container"
 	"github.com/lathe-gateway/lathe/internal/provider"
+	"github.com/lathe-gateway/lathe/internal/provider/anthropic"
 	"github.com/lathe-gateway/lathe/internal/provider/demo"
 	"github.com/lathe-gateway/lathe/internal/provider/openaichat"
+	"github.com/lathe-gateway/lathe/internal/provider/openairesponses"
 	"github.com/lathe-gateway/lathe/internal/run"
 	"github.com/lathe-gateway/lathe/internal/sandbox"
 	"github.com/lathe-gateway/lathe/internal/sandbox/fake"
@@ -68,7 +70,14 @@ func newLathe(t *testing.T, edit func(*agent.Config)) *lathe {
 	up.Answer(upstreamtest.ByName)
 	stub, err := openaichat.New(openaichat.Config{BaseURL: up.BaseURL(), Retries: -1})
 	must(t, err)
-	router, err := provider.NewRouter([]provider.Model{{Name: "demo", Provider: demo.New()}, {Name: provider.Rest, Provider: stub}})
+	native, err := openairesponses.New(openairesponses.Config{BaseURL: up.BaseURL(), Retries: -1, APIKey: "upstream-key"})
+	must(t, err)
+	claude, err := anthropic.New(anthropic.Config{BaseURL: up.URL(), Retries: -1})
+	must(t, err)
+	router, err := provider.NewRouter([]provider.Model{
+		{Name: "demo", Provider: demo.New()}, {Name: "claude", Upstream: "claude-real", Provider: claude, Images: true}, {Name: provider.Rest, Provider: stub},
+		{Name: "responses", Provider: native}, {Name: "translated", Provider: opaque{native}}, {Name: "native", Provider: native, Native: true},
+	})
 	must(t, err)
 	cfg := agent.Config{Provider: router, Workspaces: containers, Logger: log}
 	if edit != nil {
@@ -76,7 +85,7 @@ func newLathe(t *testing.T, edit func(*agent.Config)) *lathe {
 	}
 	turns := run.New(run.Config{Next: agent.New(cfg), Steps: db.Steps(), Files: containers.Uploads(), Logger: log})
 	mux := http.NewServeMux()
-	mux.Handle("POST /v1/responses", responses.New(responses.Config{Turns: turns, Logger: log}))
+	mux.Handle("POST /v1/responses", responses.New(responses.Config{Turns: turns, Models: router, Logger: log}))
 	mux.Handle("POST /v1/chat/completions", chat.New(chat.Config{Turns: turns, Models: router, Logger: log}))
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		p := auth.Principal{Name: "tester", Project: strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer ")}
@@ -93,6 +102,9 @@ func newLathe(t *testing.T, edit func(*agent.Config)) *lathe {
 	})
 	return &lathe{t: t, url: server.URL, up: up, containers: containers}
 }
+
+// opaque hides that a provider can take requests untouched.
+type opaque struct{ provider.Provider }
 
 func must(t testing.TB, err error) {
 	t.Helper()

@@ -96,7 +96,7 @@ func decodeLines(data string) ([]turn.Event, error) {
 			return events, err
 		}
 	}
-	evs, err := d.end()
+	evs, err := d.End()
 	if err != nil {
 		return events, err
 	}

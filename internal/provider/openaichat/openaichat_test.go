@@ -23,16 +23,16 @@ import (
 // newProvider makes a provider that does not really wait before it tries again.
 func newProvider(t *testing.T, cfg Config) (*Provider, *[]time.Duration) {
 	t.Helper()
+	waits := &[]time.Duration{}
+	cfg.Sleep = func(ctx context.Context, d time.Duration) error {
+		*waits = append(*waits, d)
+		return context.Cause(ctx)
+	}
 	p, err := New(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
-	waits := &[]time.Duration{}
-	p.sleep = func(ctx context.Context, d time.Duration) error {
-		*waits = append(*waits, d)
-		return context.Cause(ctx)
-	}
-	t.Cleanup(p.client.CloseIdleConnections)
+	t.Cleanup(p.client.CloseIdle)
 	return p, waits
 }
 
@@ -148,8 +148,7 @@ func TestEndless(t *testing.T) {
 		"one body":  {Status: 200, Body: `{"choices":[` + strings.Repeat(`{"message":{"content":"a"}},`, 10_000)},
 	} {
 		t.Run(name, func(t *testing.T) {
-			p, _ := newProvider(t, Config{BaseURL: up.Start(t, answer, answer, answer).BaseURL()})
-			p.maxAnswer = 64 << 10
+			p, _ := newProvider(t, Config{BaseURL: up.Start(t, answer, answer, answer).BaseURL(), MaxAnswer: 64 << 10})
 			_, err := providertest.Collect(t, p.Stream(t.Context(), ask("hi")))
 			if e := turn.AsError(err); e == nil || e.Code != "upstream_endless" {
 				t.Errorf("got %+v", e)
@@ -217,7 +216,8 @@ func TestErrors(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			s := up.Start(t, tc.answer)
 			var log bytes.Buffer
-			p, _ := newProvider(t, Config{BaseURL: s.BaseURL(), APIKey: key, Retries: -1, Logger: slog.New(slog.NewTextHandler(&log, nil))})
+			cfg := Config{BaseURL: s.BaseURL(), APIKey: key, Retries: -1, Logger: slog.New(slog.NewTextHandler(&log, nil))}
+			p, _ := newProvider(t, cfg)
 			_, err := providertest.Collect(t, p.Stream(t.Context(), ask("hi")))
 			if err == nil {
 				t.Fatal("no error")
@@ -231,7 +231,7 @@ func TestErrors(t *testing.T) {
 					t.Errorf("message %q lacks %q", e.Message, part)
 				}
 			}
-			if all := err.Error() + log.String() + fmt.Sprintf("%+v", p.cfg); strings.Contains(all, key) {
+			if all := err.Error() + log.String() + fmt.Sprintf("%+v", cfg); strings.Contains(all, key) {
 				t.Errorf("the key leaks: %s", all)
 			}
 			if e.UpstreamRequestID != "req_upstream_0" {

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/lathe-gateway/lathe/internal/turn"
+	"github.com/lathe-gateway/lathe/internal/upstream"
 	"github.com/lathe-gateway/lathe/internal/wire/oaichat"
 )
 
@@ -32,8 +33,23 @@ type callSlot struct {
 	args  []byte
 }
 
-// finished says that the answer is whole, so that an end of the stream is no error.
-func (d *decoder) finished() bool { return d.finish != "" }
+// Over is never true: usage may follow what ends the answer, in a frame of its own.
+func (d *decoder) Over() bool { return false }
+
+// Finished says that the answer is whole, so that an end of the stream is no error.
+func (d *decoder) Finished() bool { return d.finish != "" }
+
+// Push takes the next chunk, or a whole answer.
+func (d *decoder) Push(data []byte) ([]turn.Event, error) {
+	c, err := oaichat.ParseReceived(data)
+	if err != nil {
+		return nil, err
+	}
+	if c.Error != nil {
+		return nil, (*upstream.Said)(c.Error)
+	}
+	return d.push(c), nil
+}
 
 // push takes the next chunk. Chunks after the one with finish_reason are fine: usage comes so, and some servers send more.
 func (d *decoder) push(c *oaichat.Received) []turn.Event {
@@ -175,15 +191,14 @@ func (s *callSlot) begins(c oaichat.ReceivedCall) bool {
 	return strings.HasPrefix(strings.TrimSpace(c.Arguments), "{") && json.Valid(s.args)
 }
 
-// end closes the answer. Without a finish_reason it has broken off.
-func (d *decoder) end() ([]turn.Event, error) {
-	if !d.finished() {
-		return nil, &turn.Error{Kind: turn.KindUpstream, Code: codeIncomplete, Message: brokeOff}
+// End closes the answer. Without a finish_reason it has broken off.
+func (d *decoder) End() ([]turn.Event, error) {
+	if !d.Finished() {
+		return nil, upstream.Incomplete()
 	}
 	for _, s := range d.calls {
 		if s.name == "" {
-			return nil, &turn.Error{Kind: turn.KindUpstream, Code: "upstream_malformed",
-				Message: "the model's server sent a tool call without a name"}
+			return nil, upstream.Malformed("a tool call without a name", nil)
 		}
 	}
 	reason, err := d.reason()
@@ -207,8 +222,7 @@ func (d *decoder) reason() (turn.Reason, error) {
 	case "content_filter":
 		return turn.ReasonFilter, nil
 	case "error", "abort", "insufficient_system_resource":
-		return "", &turn.Error{Kind: turn.KindUpstream, Code: "upstream_failed",
-			Message: "the model's server gave up in the middle of the answer (finish_reason " + d.finish + "): try again"}
+		return "", upstream.GaveUp("finish_reason " + d.finish)
 	}
 	if len(d.calls) > 0 {
 		return turn.ReasonCalls, nil
@@ -217,15 +231,12 @@ func (d *decoder) reason() (turn.Reason, error) {
 }
 
 func usage(u *oaichat.Usage) turn.Usage {
-	out := turn.Usage{Input: count(u.PromptTokens), Output: count(u.CompletionTokens)}
+	out := turn.Usage{Input: upstream.Count(u.PromptTokens), Output: upstream.Count(u.CompletionTokens)}
 	if d := u.PromptTokensDetails; d != nil {
-		out.Cached, out.CacheWrite = count(d.CachedTokens), count(d.CacheWriteTokens)
+		out.Cached, out.CacheWrite = upstream.Count(d.CachedTokens), upstream.Count(d.CacheWriteTokens)
 	}
 	if d := u.CompletionTokensDetails; d != nil {
-		out.Reasoning = count(d.ReasoningTokens)
+		out.Reasoning = upstream.Count(d.ReasoningTokens)
 	}
 	return out
 }
-
-// count takes only what can be a number of tokens: sums and counters go wrong on others.
-func count(n int) int { return min(max(n, 0), 1<<40) }

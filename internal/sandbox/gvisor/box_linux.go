@@ -83,7 +83,7 @@ func (x *box) start(ctx context.Context, root rootfs, spec sandbox.Spec) (err er
 			}
 		}
 	}
-	if err := b.cgroups.started(x.id); err != nil {
+	if err := b.cgroups.started(x.id, spec.Limits); err != nil {
 		b.cfg.Logger.WarnContext(ctx, "the sandbox's cgroup is not complete", "sandbox", x.id, "error", err)
 	}
 	go x.watch(context.WithoutCancel(ctx))

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/lathe-gateway/lathe/internal/sandbox"
 )
 
 // cgroups is what this machine has of them, under root (/sys/fs/cgroup). runsc makes a sandbox's cgroup and sets its limits; the folder
@@ -98,12 +100,33 @@ func (c cgroups) memoryDir(id string) string {
 	return filepath.Join(c.root, "memory", c.parent, id)
 }
 
-// started finishes what runsc leaves: on version 2 the kernel is told to end a sandbox as a whole, not one task of it.
-func (c cgroups) started(id string) error {
-	if c.version != 2 {
+// started sets what runsc does not know. A sandbox that was idle may use the processor time that it saved, as much again as its limit for
+// one period, so that the first call after a pause is not held back. On version 2 the kernel is told to end a sandbox as a whole, not one
+// task of it.
+func (c cgroups) started(id string, l sandbox.Limits) error {
+	var errs []error
+	burst := strconv.FormatInt(cpuQuota(l), 10)
+	switch c.version {
+	case 1:
+		errs = append(errs, writeKnown(filepath.Join(c.root, "cpu", c.parent, id, "cpu.cfs_burst_us"), burst))
+	case 2:
+		errs = append(errs, writeKnown(filepath.Join(c.root, c.parent, id, "cpu.max.burst"), burst),
+			os.WriteFile(filepath.Join(c.memoryDir(id), "memory.oom.group"), []byte("1"), 0))
+	}
+	return errors.Join(errs...)
+}
+
+// writeKnown writes a file that not every kernel has.
+func writeKnown(path, value string) error {
+	f, err := os.OpenFile(path, os.O_WRONLY, 0)
+	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
-	return os.WriteFile(filepath.Join(c.memoryDir(id), "memory.oom.group"), []byte("1"), 0)
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteString(value)
+	return errors.Join(err, f.Close())
 }
 
 // oomKilled says whether the kernel has killed anything in the sandbox for want of memory.

@@ -315,6 +315,11 @@ func TestProcessor(t *testing.T) {
 			stat = append(stat, data...)
 		}
 	}
+	for _, dir := range gvisor.CgroupDirs(state) {
+		if data, err := os.ReadFile(filepath.Join(dir, "slow", "cpu.cfs_burst_us")); err == nil && string(data) != "20000\n" {
+			t.Errorf("it may save %q microseconds", data)
+		}
+	}
 	if !bytes.Contains(stat, []byte("nr_throttled ")) || bytes.Contains(stat, []byte("nr_throttled 0\n")) {
 		t.Errorf("it was never held back:\n%s", stat)
 	}

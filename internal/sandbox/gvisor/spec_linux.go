@@ -170,6 +170,14 @@ func bind(source, target string, readOnly bool) ociMount {
 	return ociMount{target, "bind", source, []string{"rbind", mode, "nosuid", "nodev", "rslave"}}
 }
 
+// cpuQuota is the processor time of a period in microseconds, 0 for no limit.
+func cpuQuota(l sandbox.Limits) int64 {
+	if l.CPUs <= 0 {
+		return 0
+	}
+	return max(int64(l.CPUs*cpuPeriod), 1000)
+}
+
 func resources(l sandbox.Limits, swap bool) *ociResources {
 	r := &ociResources{}
 	if l.Memory > 0 {
@@ -179,7 +187,7 @@ func resources(l sandbox.Limits, swap bool) *ociResources {
 		}
 	}
 	if l.CPUs > 0 {
-		r.CPU = &ociCPU{Quota: max(int64(l.CPUs*cpuPeriod), 1000), Period: cpuPeriod}
+		r.CPU = &ociCPU{Quota: cpuQuota(l), Period: cpuPeriod}
 	}
 	if l.Processes > 0 {
 		// RLIMIT_NPROC inside is the limit that programs meet. This one is only for a gVisor that has been taken over: an idle sandbox

@@ -202,43 +202,57 @@ func TestMountPoints(t *testing.T) {
 	}
 }
 
-// TestCgroupFiles reads both versions' files as the kernel writes them; cgroup_v1 is also met for real by the hostile suite.
+// TestCgroupFiles reads and writes both versions' files as the kernel has them; version 1 is also met for real by the hostile suite.
 func TestCgroupFiles(t *testing.T) {
 	for _, tt := range []struct {
-		version           int
-		dir, file         string
-		content           string
-		want              bool
-		written, content2 string
+		version      int
+		memory, file string
+		content      string
+		killed       bool
 	}{
-		{1, "memory/lathe-x/a", "memory.oom_control", "oom_kill_disable 0\nunder_oom 0\noom_kill 1\n", true, "", ""},
-		{1, "memory/lathe-x/a", "memory.oom_control", "oom_kill_disable 0\nunder_oom 0\noom_kill 0\n", false, "", ""},
-		{2, "lathe-x/a", "memory.events", "low 0\nhigh 0\nmax 51\noom 2\noom_kill 2\noom_group_kill 1\n", true, "memory.oom.group", "1"},
-		{2, "lathe-x/a", "memory.events", "low 0\nhigh 0\nmax 51\noom 0\noom_kill 0\noom_group_kill 0\n", false, "memory.oom.group", "1"},
+		{1, "memory/lathe-x/a", "memory.oom_control", "oom_kill_disable 0\nunder_oom 0\noom_kill 1\n", true},
+		{1, "memory/lathe-x/a", "memory.oom_control", "oom_kill_disable 0\nunder_oom 0\noom_kill 0\n", false},
+		{2, "lathe-x/a", "memory.events", "low 0\nmax 51\noom 2\noom_kill 2\noom_group_kill 1\n", true},
+		{2, "lathe-x/a", "memory.events", "low 0\nmax 51\noom 0\noom_kill 0\noom_group_kill 0\n", false},
 	} {
+		burst, oomGroup := "cpu/lathe-x/a/cpu.cfs_burst_us", ""
+		if tt.version == 2 {
+			burst, oomGroup = "lathe-x/a/cpu.max.burst", "lathe-x/a/memory.oom.group"
+		}
 		root := t.TempDir()
 		c := cgroups{root: root, version: tt.version, parent: "/lathe-x"}
-		if err := os.MkdirAll(filepath.Join(root, tt.dir), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(filepath.Join(root, tt.dir, tt.file), []byte(tt.content), 0o644); err != nil {
-			t.Fatal(err)
-		}
-		if got := c.oomKilled("a"); got != tt.want {
-			t.Errorf("version %d, %q: %v", tt.version, tt.content, got)
-		}
-		if tt.written != "" {
-			if err := os.WriteFile(filepath.Join(root, tt.dir, tt.written), []byte("0"), 0o644); err != nil {
+		write := func(path, content string) {
+			path = filepath.Join(root, path)
+			if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(content), 0o644)); err != nil {
 				t.Fatal(err)
 			}
 		}
-		if err := c.started("a"); err != nil {
+		read := func(path string) string {
+			data, err := os.ReadFile(filepath.Join(root, path))
+			if err != nil {
+				t.Error(err)
+			}
+			return string(data)
+		}
+		write(filepath.Join(tt.memory, tt.file), tt.content)
+		if got := c.oomKilled("a"); got != tt.killed {
+			t.Errorf("version %d, %q: %v", tt.version, tt.content, got)
+		}
+		if oomGroup != "" {
+			write(oomGroup, "0")
+		}
+		if err := c.started("a", sandbox.Limits{CPUs: 0.5}); err != nil {
+			t.Errorf("a kernel without bursts: %v", err)
+		}
+		write(burst, "")
+		if err := c.started("a", sandbox.Limits{CPUs: 0.5}); err != nil {
 			t.Error(err)
 		}
-		if tt.written != "" {
-			if got, err := os.ReadFile(filepath.Join(root, tt.dir, tt.written)); err != nil || string(got) != tt.content2 {
-				t.Errorf("%s is %q, %v", tt.written, got, err)
-			}
+		if got := read(burst); got != "50000" {
+			t.Errorf("%s is %q", burst, got)
+		}
+		if oomGroup != "" && read(oomGroup) != "1" {
+			t.Errorf("%s was not set", oomGroup)
 		}
 	}
 }

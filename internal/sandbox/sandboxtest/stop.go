@@ -242,6 +242,18 @@ func testBroken(t *testing.T, b sandbox.Backend) {
 			t.Errorf("it is lost: %+v, %q", *o.Result, o.Text(""))
 		})
 	}
+	t.Run("a thread that prints on is told", func(t *testing.T) {
+		p.Must(t, "import threading, time\non = True\ndef go():\n    while on: print('tick', flush=True); time.sleep(0.01)\n"+
+			"thread = threading.Thread(target=go, daemon=True)\nthread.start()")
+		const note = "[a thread that an earlier call started prints here too]\n"
+		o := p.Must(t, "time.sleep(0.5)\nprint('mine')\non = False\nthread.join()")
+		if text := o.Text(sandbox.Stdout); strings.Count(text, note) != 1 || strings.Index(text, note) > strings.Index(text, "tick") {
+			t.Errorf("got %q", text)
+		}
+		if text := p.Must(t, "print('mine')").Text(""); text != "mine\n" {
+			t.Errorf("got %q", text)
+		}
+	})
 	t.Run("a captured stdout is told", func(t *testing.T) {
 		o := p.Python(t, "import io, sys\nsys.stdout = io.StringIO()\nprint('kept')")
 		if text := o.Text(sandbox.Stderr); !strings.Contains(text, "sys.__stdout__") {

@@ -19,6 +19,7 @@ import (
 	"github.com/lathe-gateway/lathe/internal/surface/oai"
 	"github.com/lathe-gateway/lathe/internal/turn"
 	"github.com/lathe-gateway/lathe/internal/wire/oaichat"
+	"github.com/lathe-gateway/lathe/internal/wire/peek"
 )
 
 // Protocol is this surface's name in turn.Extra, turn.Foreign and provider.Forwarder.
@@ -76,7 +77,7 @@ func (h *handler) serve(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	peeked, err := oaichat.Peek(body)
+	peeked, err := peek.Request(body)
 	if err != nil {
 		return shapeError(body, err)
 	}
@@ -87,8 +88,12 @@ func (h *handler) serve(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	if f, ok := m.Provider.(provider.Forwarder); ok && f.Protocol() == Protocol && (m.Native || !peeked.Hosted && !namesOurs(body)) {
+	if f, ok := m.Provider.(provider.Forwarder); ok && f.Protocol() == Protocol && (m.Native || !peeked.Has(oaichat.ToolCodeInterpreter) && !namesOurs(body)) {
 		return f.Forward(r.Context(), w, provider.Forward{Path: "/chat/completions", Header: r.Header, Body: body})
+	}
+	if m.Native && peeked.Has(oaichat.ToolCodeInterpreter) {
+		return turn.Unsupported("tools", "hosted tools are left to the provider of the model %q (hosted_tools: provider), which has "+
+			"code_interpreter on /v1/responses only: send the request there, or ask the operator for hosted_tools: lathe", m.Name)
 	}
 	req, err := decode(body)
 	if err != nil {

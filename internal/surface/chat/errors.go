@@ -8,7 +8,7 @@ import (
 )
 
 // shapeError is a body that does not have the form of a request. A fault in the JSON is found anew by the strict reader, which looks into
-// what Peek skips.
+// what package peek skips.
 func shapeError(body []byte, err error) error {
 	if _, strict := oaichat.ParseRequest(body); strict != nil {
 		err = strict

@@ -34,6 +34,9 @@ func (c *collector) push(ev turn.Event) {
 	case turn.ReasoningStarted:
 		c.reasoning.begin()
 	case turn.ReasoningDelta:
+		if ev.Next {
+			c.reasoning.begin()
+		}
 		if ev.Text != "" {
 			c.reason = append(c.reason, c.reasoning.add(ev.Text)...)
 		}

@@ -61,6 +61,9 @@ func (e *encoder) push(ev turn.Event) ([]sse.Event, error) {
 	case turn.ReasoningStarted:
 		e.reasoning.begin()
 	case turn.ReasoningDelta:
+		if ev.Next {
+			e.reasoning.begin()
+		}
 		if ev.Text != "" {
 			out = e.delta(oaichat.Delta{ReasoningContent: new(e.reasoning.add(ev.Text))})
 		}

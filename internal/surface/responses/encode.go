@@ -61,7 +61,7 @@ func (e *encoder) push(ev turn.Event) []oairesponses.Event {
 	case turn.MessageStarted:
 		e.block = openMessage(e)
 	case turn.ReasoningStarted:
-		e.block = openReasoning(e)
+		e.block = openReasoning(e, ev)
 	case turn.CallStarted:
 		e.block = openCall(e, ev)
 	case turn.HostedStarted:

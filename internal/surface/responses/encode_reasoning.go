@@ -1,6 +1,7 @@
 package responses
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/lathe-gateway/lathe/internal/turn"
@@ -17,8 +18,18 @@ type reasoningBlock struct {
 	encrypted string
 }
 
-func openReasoning(e *encoder) *reasoningBlock {
-	id := e.newID("rs_")
+// maxID is the length that ids have at most on every API.
+const maxID = 64
+
+// openReasoning keeps the id under which the model's server knows the reasoning: sealed reasoning is refused under another one.
+func openReasoning(e *encoder, ev turn.ReasoningStarted) *reasoningBlock {
+	id := ev.ID
+	if id == "" || len(id) > maxID || slices.ContainsFunc(e.resp.Output, func(it oairesponses.Item) bool {
+		r, ok := it.(*oairesponses.Reasoning)
+		return ok && r.ID == id // some servers count from the beginning in each round
+	}) {
+		id = e.newID("rs_")
+	}
 	return &reasoningBlock{
 		place:   e.open(id, &oairesponses.Reasoning{ID: id, Type: "reasoning", Summary: []*oairesponses.Text{}}),
 		summary: []*oairesponses.Text{},
@@ -37,6 +48,9 @@ func (b *reasoningBlock) push(e *encoder, ev turn.Event) {
 		if ev.Summary {
 			kind = summaryText
 		}
+		if ev.Next {
+			b.closePart(e)
+		}
 		b.delta(e, kind, ev.Text)
 	case turn.ReasoningDone:
 		// What came only as a whole is shown as one delta a part.
@@ -50,7 +64,7 @@ func (b *reasoningBlock) push(e *encoder, ev turn.Event) {
 			}
 		}
 		if e.req.encrypted {
-			b.encrypted = ev.Reasoning.Encrypted
+			b.encrypted = seal(ev.Reasoning)
 		}
 	}
 }

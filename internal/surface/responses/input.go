@@ -40,7 +40,8 @@ func (d *decoder) item(path string, it oairesponses.Item) (turn.Item, error) {
 	case *oairesponses.Message:
 		return d.message(path, it)
 	case *oairesponses.Reasoning:
-		r := turn.Reasoning{ID: it.ID, Encrypted: it.EncryptedContent}
+		r := turn.Reasoning{ID: it.ID}
+		unseal(it.EncryptedContent, &r)
 		for _, s := range it.Summary {
 			r.Summary = append(r.Summary, s.Text)
 		}

@@ -1,6 +1,9 @@
 // Package responses is the surface of POST /v1/responses: it decodes the OpenAI Responses API into a turn.Request and encodes the
 // turn.Events of the answer, streamed or whole. It runs nothing and knows no provider; package server mounts it.
 //
+// A request whose model speaks this protocol itself, and of which no part is ours, is passed on untouched (forward.go): all that follows
+// does not hold for it.
+//
 // Nothing is stored in this release: store is accepted and answered with false, and what needs stored responses is refused by name.
 // Obfuscation is only sent where a request asks for it.
 package responses
@@ -13,16 +16,24 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/lathe-gateway/lathe/internal/provider"
 	"github.com/lathe-gateway/lathe/internal/sse"
 	"github.com/lathe-gateway/lathe/internal/surface/oai"
 	"github.com/lathe-gateway/lathe/internal/turn"
 	"github.com/lathe-gateway/lathe/internal/wire/oairesponses"
 )
 
+// Models finds the model for a name. *provider.Router is one.
+type Models interface {
+	Model(name string) (provider.Model, error)
+}
+
 // Config is what New needs. Turns is required.
 type Config struct {
-	// Turns answers the turns.
+	// Turns answers the turns that are not passed on.
 	Turns turn.Streamer
+	// Models says which requests can be passed on, and to whom; nil passes none on.
+	Models Models
 	// Logger gets the errors that clients must not see; nil means slog.Default.
 	Logger *slog.Logger
 	// NewID mints ids, nil means turn.NewID; Now is the clock, nil means time.Now.
@@ -62,6 +73,9 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func (h *handler) serve(w http.ResponseWriter, r *http.Request) error {
 	body, err := oai.ReadBody(w, r)
 	if err != nil {
+		return err
+	}
+	if done, err := h.forward(w, r, body); done {
 		return err
 	}
 	req, err := decode(body)

@@ -1,4 +1,4 @@
-package openaichat
+package upstream
 
 import (
 	"bytes"
@@ -22,15 +22,25 @@ import (
 	up "github.com/lathe-gateway/lathe/internal/upstreamtest"
 )
 
+func newClient(t *testing.T, cfg Config) *Client {
+	t.Helper()
+	c, err := New(cfg, Protocol{Title: "Chat Completions"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.CloseIdle)
+	return c
+}
+
 // gateway serves Forward as the surface does.
-func gateway(t testing.TB, p *Provider) *httptest.Server {
+func gateway(t testing.TB, c *Client) *httptest.Server {
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, err := io.ReadAll(r.Body)
 		if err != nil {
 			return
 		}
 		w.Header().Set("X-Request-Id", "req_ours")
-		err = p.Forward(r.Context(), w, provider.Forward{Path: "/chat/completions", Header: r.Header, Body: body})
+		err = c.Forward(r.Context(), w, provider.Forward{Path: "/chat/completions", Header: r.Header, Body: body})
 		if err != nil {
 			http.Error(w, turn.AsError(err).Message, http.StatusBadGateway)
 		}
@@ -71,9 +81,9 @@ func TestForwardKeepsBytes(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			s := up.Start(t, up.Answer{Status: 200, Body: answer, Header: http.Header{
 				"Content-Type": {"application/json"}, "X-Ratelimit-Remaining-Requests": {"9"}, "Connection": {"X-Hop"}, "X-Hop": {"1"}}})
-			p, _ := newProvider(t, Config{BaseURL: s.BaseURL(), APIKey: "theirs", Model: tc.model})
-			res := send(t, gateway(t, p).URL, tc.body, http.Header{
-				"Authorization": {"Bearer ours"}, "Openai-Organization": {"org"}, "Cookie": {"a=b"}, "X-Stainless-Lang": {"go"}, "Te": {"trailers"},
+			c := newClient(t, Config{BaseURL: s.BaseURL(), APIKey: "theirs", Model: tc.model})
+			res := send(t, gateway(t, c).URL, tc.body, http.Header{
+				"Authorization": {"Bearer ours"}, "X-Goog-Api-Key": {"ours"}, "Openai-Organization": {"org"}, "Cookie": {"a=b"}, "X-Stainless-Lang": {"go"}, "Te": {"trailers"},
 				"Connection": {"X-Private"}, "X-Private": {"1"}, "X-Forwarded-For": {"1.2.3.4"}, "X-Lathe-Live": {"1"}, "User-Agent": {"sdk"},
 			})
 			got, err := io.ReadAll(res.Body)
@@ -109,8 +119,8 @@ func TestForwardKeepsOwnHeaders(t *testing.T) {
 			"Set-Cookie": {"__cf_bm=1"}, "Openai-Organization": {"org"}, "Openai-Project": {"p"}, "Www-Authenticate": {"Bearer"},
 			"Strict-Transport-Security": {"max-age=1"}, "Alt-Svc": {"h3=\":443\""}, "X-Api-Key": {"theirs"}, "Openai-Version": {"1"},
 		}})
-		p, _ := newProvider(t, Config{BaseURL: s.BaseURL(), APIKey: "theirs"})
-		res := send(t, gateway(t, p).URL, `{"model":"m"}`, nil)
+		c := newClient(t, Config{BaseURL: s.BaseURL(), APIKey: "theirs"})
+		res := send(t, gateway(t, c).URL, `{"model":"m"}`, nil)
 		for name := range res.Header {
 			switch name {
 			case "Openai-Version", "X-Request-Id", "X-Upstream-Request-Id", "Date", "Content-Length", "Content-Type":
@@ -127,8 +137,8 @@ func TestForwardKeepsOwnHeaders(t *testing.T) {
 func TestForwardStreams(t *testing.T) {
 	proceed := make(chan struct{})
 	s := up.Start(t, up.Do(up.Text("one"), up.Wait(proceed), up.Text("two")))
-	p, _ := newProvider(t, Config{BaseURL: s.BaseURL()})
-	res := send(t, gateway(t, p).URL, `{"model":"m","stream":true,"messages":[]}`, nil)
+	c := newClient(t, Config{BaseURL: s.BaseURL()})
+	res := send(t, gateway(t, c).URL, `{"model":"m","stream":true,"messages":[]}`, nil)
 	got, buf := "", make([]byte, 4096)
 	for !strings.Contains(got, "one") {
 		n, err := res.Body.Read(buf)
@@ -159,8 +169,8 @@ func TestForwardErrors(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			s := up.Start(t, tc.answer)
-			p, _ := newProvider(t, Config{BaseURL: s.BaseURL(), APIKey: key})
-			res := send(t, gateway(t, p).URL, `{"model":"m"}`, nil)
+			c := newClient(t, Config{BaseURL: s.BaseURL(), APIKey: key})
+			res := send(t, gateway(t, c).URL, `{"model":"m"}`, nil)
 			body, err := io.ReadAll(res.Body)
 			if err != nil || res.StatusCode != tc.status || !strings.Contains(string(body), tc.want) || strings.Contains(string(body), key) {
 				t.Errorf("status %d, body %q, %v", res.StatusCode, body, err)
@@ -181,9 +191,9 @@ func TestForwardErrors(t *testing.T) {
 func TestForwardUnreachable(t *testing.T) {
 	s := up.Start(t)
 	s.Stop()
-	p, _ := newProvider(t, Config{BaseURL: s.BaseURL()})
+	c := newClient(t, Config{BaseURL: s.BaseURL()})
 	w := httptest.NewRecorder()
-	err := p.Forward(t.Context(), w, provider.Forward{Path: "/chat/completions", Body: []byte(`{"model":"m"}`)})
+	err := c.Forward(t.Context(), w, provider.Forward{Path: "/chat/completions", Body: []byte(`{"model":"m"}`)})
 	if e, ok := errors.AsType[*turn.Error](err); !ok || e.Kind != turn.KindUpstream || w.Body.Len() > 0 {
 		t.Errorf("got %v and %q", err, w.Body)
 	}
@@ -192,8 +202,8 @@ func TestForwardUnreachable(t *testing.T) {
 // A stream that breaks off upstream must not look whole downstream.
 func TestForwardCut(t *testing.T) {
 	s := up.Start(t, up.Do(up.Text("one"), up.Cut{}))
-	p, _ := newProvider(t, Config{BaseURL: s.BaseURL()})
-	res := send(t, gateway(t, p).URL, `{"model":"m","stream":true,"messages":[]}`, nil)
+	c := newClient(t, Config{BaseURL: s.BaseURL()})
+	res := send(t, gateway(t, c).URL, `{"model":"m","stream":true,"messages":[]}`, nil)
 	got, err := io.ReadAll(res.Body)
 	if !errors.Is(err, io.ErrUnexpectedEOF) || !strings.Contains(string(got), "one") {
 		t.Errorf("got %q, %v", got, err)
@@ -202,10 +212,10 @@ func TestForwardCut(t *testing.T) {
 
 func TestForwardClientLeaves(t *testing.T) {
 	s := up.Start(t, up.Do(up.Text("one"), up.Wait(make(chan struct{}))))
-	p, _ := newProvider(t, Config{BaseURL: s.BaseURL()})
+	c := newClient(t, Config{BaseURL: s.BaseURL()})
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, "POST", gateway(t, p).URL, strings.NewReader(`{"model":"m","stream":true,"messages":[]}`))
+	req, err := http.NewRequestWithContext(ctx, "POST", gateway(t, c).URL, strings.NewReader(`{"model":"m","stream":true,"messages":[]}`))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -229,8 +239,8 @@ func TestForwardEncoding(t *testing.T) {
 	io.WriteString(z, `{"choices":[]}`)
 	z.Close()
 	s := up.Start(t, up.Answer{Status: 200, Body: zipped.String(), Header: http.Header{"Content-Encoding": {"gzip"}}}, up.Say("a"))
-	p, _ := newProvider(t, Config{BaseURL: s.BaseURL()})
-	g := gateway(t, p)
+	c := newClient(t, Config{BaseURL: s.BaseURL()})
+	g := gateway(t, c)
 	res := send(t, g.URL, `{"model":"m"}`, http.Header{"Accept-Encoding": {"gzip"}})
 	got, err := io.ReadAll(res.Body)
 	if err != nil || res.Header.Get("Content-Encoding") != "gzip" || !bytes.Equal(got, zipped.Bytes()) {
@@ -273,7 +283,7 @@ func BenchmarkForward(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	p, err := New(Config{BaseURL: upstream.URL + "/v1", APIKey: "k", Model: "org/model"})
+	c, err := New(Config{BaseURL: upstream.URL + "/v1", APIKey: "k", Model: "org/model"}, Protocol{})
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -282,7 +292,7 @@ func BenchmarkForward(b *testing.B) {
 		Transport: transport(time.Second), FlushInterval: -1,
 	})
 	defer reverse.Close()
-	forward := gateway(b, p)
+	forward := gateway(b, c)
 	for _, bc := range []struct{ name, url, body string }{
 		{"plain/direct", upstream.URL, plain}, {"plain/reverseproxy", reverse.URL, plain}, {"plain/forward", forward.URL, plain},
 		{"stream/direct", upstream.URL, streamed}, {"stream/reverseproxy", reverse.URL, streamed}, {"stream/forward", forward.URL, streamed},

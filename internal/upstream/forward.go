@@ -1,4 +1,4 @@
-package openaichat
+package upstream
 
 import (
 	"bytes"
@@ -12,7 +12,7 @@ import (
 
 	"github.com/lathe-gateway/lathe/internal/provider"
 	"github.com/lathe-gateway/lathe/internal/turn"
-	"github.com/lathe-gateway/lathe/internal/wire/oaichat"
+	"github.com/lathe-gateway/lathe/internal/wire/peek"
 )
 
 // writeTimeout is how long one write to a client may take.
@@ -31,43 +31,43 @@ var buffers = sync.Pool{New: func() any { return new(buffer) }}
 // redirects and for headers that are about the gateway's own account or host (notReturned).
 //
 // An answer that breaks off in the middle panics with http.ErrAbortHandler, so that the client sees it break off too.
-func (p *Provider) Forward(ctx context.Context, w http.ResponseWriter, in provider.Forward) error {
+func (c *Client) Forward(ctx context.Context, w http.ResponseWriter, in provider.Forward) error {
 	body := in.Body
-	if p.cfg.Model != "" {
-		peeked, err := oaichat.Peek(body)
+	if c.cfg.Model != "" {
+		peeked, err := peek.Request(body)
 		if err != nil {
 			return &turn.Error{Kind: turn.KindInvalid, Message: "the request is not valid JSON: " + err.Error()}
 		}
-		body = peeked.SpliceModel(body, p.cfg.Model)
+		body = peeked.SpliceModel(body, c.cfg.Model)
 	}
-	watch := newWatch(ctx, max(p.cfg.FirstByteTimeout, forwardFirstByte), p.cfg.IdleTimeout)
+	watch := newWatch(ctx, max(c.cfg.FirstByteTimeout, forwardFirstByte), c.cfg.IdleTimeout)
 	defer watch.close()
-	req, err := p.newRequest(watch.ctx, http.MethodPost, in.Path, bytes.NewReader(body)) //nolint:contextcheck // the watch's context is a child of ctx
+	req, err := c.newRequest(watch.ctx, http.MethodPost, in.Path, bytes.NewReader(body)) //nolint:contextcheck // the watch's context is a child of ctx
 	if err != nil {
 		return err
 	}
 	upHeaders(req.Header, in.Header)
-	p.authorize(req.Header)
-	res, err := p.client.Do(req) //nolint:bodyclose // the watch closes it
+	c.authorize(req.Header)
+	res, err := c.http.Do(req) //nolint:bodyclose // the watch closes it
 	if err != nil {
-		return p.transportError(watch.ctx, err) //nolint:contextcheck // as above
+		return c.transportError(watch.ctx, err) //nolint:contextcheck // as above
 	}
 	watch.read(res.Body)
 	if res.StatusCode >= http.StatusBadRequest {
-		return p.forwardError(w, watch, res)
+		return c.forwardError(w, watch, res)
 	}
 	if res.StatusCode >= http.StatusMultipleChoices {
 		// A client that followed it would go past the gateway, to an address that is often not even its own to know.
-		return p.statusError("", &http.Response{StatusCode: res.StatusCode, Header: res.Header, Body: io.NopCloser(watch)})
+		return c.statusError("", &http.Response{StatusCode: res.StatusCode, Header: res.Header, Body: io.NopCloser(watch)})
 	}
 	downHeaders(w.Header(), res.Header)
 	w.WriteHeader(res.StatusCode)
-	p.copy(w, watch, res.ContentLength < 0 || strings.HasPrefix(res.Header.Get("Content-Type"), "text/event-stream"))
+	c.copy(w, watch, res.ContentLength < 0 || strings.HasPrefix(res.Header.Get("Content-Type"), "text/event-stream"))
 	return nil
 }
 
 // copy writes what comes as it comes.
-func (p *Provider) copy(w http.ResponseWriter, watch *watch, flush bool) {
+func (c *Client) copy(w http.ResponseWriter, watch *watch, flush bool) {
 	buf, ok := buffers.Get().(*buffer)
 	if !ok {
 		buf = new(buffer) // the pool holds nothing else
@@ -98,13 +98,13 @@ func (p *Provider) copy(w http.ResponseWriter, watch *watch, flush bool) {
 
 // forwardError passes an error on. It is small, so it is read whole: a server that repeats the gateway's own key must not tell it to the
 // client.
-func (p *Provider) forwardError(w http.ResponseWriter, watch *watch, res *http.Response) error {
+func (c *Client) forwardError(w http.ResponseWriter, watch *watch, res *http.Response) error {
 	body, err := io.ReadAll(io.LimitReader(watch, maxBody))
 	if err != nil {
-		return p.transportError(watch.ctx, err)
+		return c.transportError(watch.ctx, err)
 	}
 	downHeaders(w.Header(), res.Header)
-	if clean := p.redact(string(body)); clean != string(body) {
+	if clean := c.redact(string(body)); clean != string(body) {
 		body = []byte(clean)
 		w.Header().Del("Content-Length")
 	}
@@ -117,8 +117,9 @@ func (p *Provider) forwardError(w http.ResponseWriter, watch *watch, res *http.R
 var notForwarded = map[string]bool{
 	"Connection": true, "Keep-Alive": true, "Proxy-Authenticate": true, "Proxy-Authorization": true, "Proxy-Connection": true, "Te": true,
 	"Trailer": true, "Transfer-Encoding": true, "Upgrade": true, "Content-Length": true, "Host": true, "Expect": true,
-	"Authorization": true, "X-Api-Key": true, "Api-Key": true, "Cookie": true, "Openai-Organization": true, "Openai-Project": true,
-	"Forwarded": true, "X-Forwarded-For": true, "X-Forwarded-Host": true, "X-Forwarded-Proto": true, "X-Forwarded-Port": true, "X-Real-Ip": true,
+	"Authorization": true, "X-Api-Key": true, "Api-Key": true, "X-Goog-Api-Key": true, "Cookie": true, "Openai-Organization": true, "Openai-Project": true,
+	"Anthropic-Workspace-Id": true,
+	"Forwarded":              true, "X-Forwarded-For": true, "X-Forwarded-Host": true, "X-Forwarded-Proto": true, "X-Forwarded-Port": true, "X-Real-Ip": true,
 	"X-Lathe-Live": true,
 }
 
@@ -140,7 +141,7 @@ func upHeaders(to, from http.Header) {
 var notReturned = map[string]bool{
 	"Connection": true, "Keep-Alive": true, "Proxy-Authenticate": true, "Te": true, "Trailer": true, "Transfer-Encoding": true, "Upgrade": true,
 	"Set-Cookie": true, "Set-Cookie2": true, "Authorization": true, "X-Api-Key": true, "Api-Key": true, "Www-Authenticate": true,
-	"Openai-Organization": true, "Openai-Project": true,
+	"Openai-Organization": true, "Openai-Project": true, "Anthropic-Organization-Id": true, "Anthropic-Workspace-Id": true,
 	"Alt-Svc": true, "Strict-Transport-Security": true, "Public-Key-Pins": true, "Clear-Site-Data": true, "Nel": true, "Report-To": true,
 }
 

@@ -1,4 +1,4 @@
-package openaichat
+package upstream
 
 import (
 	"bytes"
@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/lathe-gateway/lathe/internal/turn"
-	"github.com/lathe-gateway/lathe/internal/wire/oaichat"
 )
 
 // maxErrorBody bounds what is read of an error's body, maxMessage what of its message reaches a client.
@@ -21,48 +20,65 @@ const (
 	maxMessage   = 2000
 )
 
-// Codes that are compared.
-const (
-	codeUnreachable = "upstream_unreachable"
-	codeIncomplete  = "upstream_incomplete"
-)
+const codeUnreachable = "upstream_unreachable"
 
-const brokeOff = "the model's server broke off before the answer was finished: try again"
+// Said is what a server says of a failure, in the words of OpenAI's error object; Anthropic's has only Message and Type. A Decoder returns it as an error for a failure that is
+// told inside the stream.
+type Said struct{ Message, Type, Code, Param string }
+
+func (s *Said) Error() string { return "the model's server says: " + s.Message }
+
+// Incomplete is the error for an answer that ended before it was whole.
+func Incomplete() *turn.Error {
+	return &turn.Error{Kind: turn.KindUpstream, Code: "upstream_incomplete",
+		Message: "the model's server broke off before the answer was finished: try again"}
+}
+
+// GaveUp is the error for an answer that the server itself ended without a reason that has an error of its own. why is the server's word.
+func GaveUp(why string) *turn.Error {
+	return &turn.Error{Kind: turn.KindUpstream, Code: "upstream_failed",
+		Message: "the model's server gave up in the middle of the answer (" + clip(why) + "): try again"}
+}
+
+// Malformed is the error for an answer that breaks its protocol. what follows "the model's server sent"; cause may be nil.
+func Malformed(what string, cause error) *turn.Error {
+	return &turn.Error{Kind: turn.KindUpstream, Code: "upstream_malformed", Message: "the model's server sent " + what, Cause: cause}
+}
 
 // transportError is a call that got no answer, or broke off in the middle of one. ctx is the call's.
-func (p *Provider) transportError(ctx context.Context, err error) *turn.Error {
+func (c *Client) transportError(ctx context.Context, err error) *turn.Error {
 	cause := context.Cause(ctx)
 	switch {
 	case errors.Is(cause, errFirstByte):
 		return &turn.Error{Kind: turn.KindTimeout, Code: "upstream_timeout", Cause: err,
-			Message: fmt.Sprintf("the model's server sent nothing within %s; it may be loading the model or overloaded: try again", p.cfg.FirstByteTimeout)}
+			Message: fmt.Sprintf("the model's server sent nothing within %s; it may be loading the model or overloaded: try again", c.cfg.FirstByteTimeout)}
 	case errors.Is(cause, errIdle):
 		return &turn.Error{Kind: turn.KindTimeout, Code: "upstream_timeout", Cause: err,
-			Message: fmt.Sprintf("the model's server fell silent for %s in the middle of its answer: try again", p.cfg.IdleTimeout)}
+			Message: fmt.Sprintf("the model's server fell silent for %s in the middle of its answer: try again", c.cfg.IdleTimeout)}
 	case errors.Is(cause, context.DeadlineExceeded):
 		return &turn.Error{Kind: turn.KindTimeout, Message: "the time for this request is over", Cause: cause}
 	case cause != nil:
 		return &turn.Error{Kind: turn.KindCancelled, Message: "the client left", Cause: cause}
 	}
-	return &turn.Error{Kind: turn.KindUpstream, Code: codeUnreachable, Cause: p.redactCause(err),
+	return &turn.Error{Kind: turn.KindUpstream, Code: codeUnreachable, Cause: c.redactCause(err),
 		Message: "the model's server cannot be reached; the operator finds the cause with: lathe doctor"}
 }
 
 // redactCause keeps the key out of the log too.
-func (p *Provider) redactCause(err error) error {
-	if text := err.Error(); p.redact(text) != text {
-		return errors.New(p.redact(text))
+func (c *Client) redactCause(err error) error {
+	if text := err.Error(); c.redact(text) != text {
+		return errors.New(c.redact(text))
 	}
 	return err
 }
 
 // redact takes the gateway's own credentials out of a server's text.
-func (p *Provider) redact(s string) string {
-	if key := string(p.cfg.APIKey); key != "" {
+func (c *Client) redact(s string) string {
+	if key := string(c.cfg.APIKey); key != "" {
 		s = strings.ReplaceAll(s, key, redacted)
 	}
-	if p.user != nil {
-		if password, ok := p.user.Password(); ok && password != "" {
+	if c.user != nil {
+		if password, ok := c.user.Password(); ok && password != "" {
 			s = strings.ReplaceAll(s, password, redacted)
 		}
 	}
@@ -70,34 +86,26 @@ func (p *Provider) redact(s string) string {
 }
 
 // statusError reads an answer that is no success. It does not close the body.
-func (p *Provider) statusError(model string, res *http.Response) *turn.Error {
+func (c *Client) statusError(model string, res *http.Response) *turn.Error {
 	body, err := io.ReadAll(io.LimitReader(res.Body, maxErrorBody))
 	if err != nil {
 		body = nil // the status alone must do
 	}
-	received := readError(body)
-	e := p.classify(model, res.StatusCode, received)
+	received := c.protocol.ReadError(body)
+	e := c.classify(model, res.StatusCode, received)
 	e.Status = res.StatusCode
 	e.RetryAfter = retryAfter(res.Header, time.Now())
-	e.UpstreamRequestID = res.Header.Get("X-Request-Id")
-	e.Cause = fmt.Errorf("status %d: %s", res.StatusCode, clip(p.redact(string(bytes.TrimSpace(body)))))
+	e.UpstreamRequestID = res.Header.Get(c.protocol.RequestID)
+	e.Cause = fmt.Errorf("status %d: %s", res.StatusCode, clip(c.redact(string(bytes.TrimSpace(body)))))
 	return e
 }
 
-func readError(body []byte) *oaichat.ReceivedError {
-	r, err := oaichat.ParseReceived(body)
-	if err != nil || r.Error == nil {
-		return nil
-	}
-	return r.Error
-}
-
 // classify is the table from what a server says to our kinds. received is nil where the body was not an error of the protocol.
-func (p *Provider) classify(model string, status int, received *oaichat.ReceivedError) *turn.Error {
+func (c *Client) classify(model string, status int, received *Said) *turn.Error {
 	said := ""
 	e := &turn.Error{}
 	if received != nil {
-		said = clip(p.redact(received.Message))
+		said = clip(c.redact(received.Message))
 		e.Param = received.Param
 		if _, err := strconv.Atoi(received.Code); err != nil {
 			e.Code = received.Code // a number only repeats the status
@@ -120,7 +128,7 @@ func (p *Provider) classify(model string, status int, received *oaichat.Received
 		e.Message = fmt.Sprintf("the model's server does not know the model %q; the operator must check model in the configuration", model)
 	case status == http.StatusNotFound || status == http.StatusMethodNotAllowed || status < 400:
 		e.Kind, e.Param = turn.KindUpstream, ""
-		e.Message = fmt.Sprintf("the model's server has no chat completions at its base_url (status %d); the operator must check base_url", status)
+		e.Message = fmt.Sprintf("the model's server has no %s at its base_url (status %d); the operator must check base_url", c.protocol.Title, status)
 	case status == http.StatusTooManyRequests:
 		e.Kind, e.Message = turn.KindRateLimited, answered
 	case status == http.StatusRequestEntityTooLarge:
@@ -143,11 +151,13 @@ func (p *Provider) classify(model string, status int, received *oaichat.Received
 // codeStatus gives the status that belongs to an error which came inside a stream, after status 200.
 var codeStatus = map[string]int{
 	"context_length_exceeded": 400, "invalid_request_error": 400, "rate_limit_exceeded": 429, "rate_limit_error": 429,
-	"insufficient_quota": 429, "server_is_overloaded": 503, "slow_down": 503, "overloaded_error": 529,
+	"insufficient_quota": 429, "too_many_requests": 429, "invalid_prompt": 400, "server_is_overloaded": 503, "slow_down": 503, "overloaded_error": 529,
+	"authentication_error": 401, "billing_error": 402, "permission_error": 403, "not_found_error": 404, "conflict_error": 409, // Anthropic's
+	"request_too_large": 413, "api_error": 500, "timeout_error": 504,
 }
 
-// frameError is an error inside a stream.
-func (p *Provider) frameError(model string, received *oaichat.ReceivedError) *turn.Error {
+// frameError is a failure that was told inside a stream.
+func (c *Client) frameError(model string, received *Said) *turn.Error {
 	status, ok := codeStatus[received.Code]
 	if !ok {
 		status, ok = codeStatus[received.Type]
@@ -158,7 +168,7 @@ func (p *Provider) frameError(model string, received *oaichat.ReceivedError) *tu
 	if !ok {
 		status = http.StatusInternalServerError
 	}
-	e := p.classify(model, status, received)
+	e := c.classify(model, status, received)
 	e.Status = status
 	return e
 }
@@ -194,9 +204,4 @@ func clip(s string) string {
 		return s
 	}
 	return strings.ToValidUTF8(s[:maxMessage], "") + "..."
-}
-
-func malformed(err error) *turn.Error {
-	return &turn.Error{Kind: turn.KindUpstream, Code: "upstream_malformed", Cause: err,
-		Message: "the model's server sent something that is no Chat Completions answer"}
 }

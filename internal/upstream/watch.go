@@ -1,4 +1,4 @@
-package openaichat
+package upstream
 
 import (
 	"context"
@@ -9,8 +9,8 @@ import (
 
 // Causes with which a watch ends a call.
 var (
-	errFirstByte = errors.New("openaichat: no first byte in time")
-	errIdle      = errors.New("openaichat: silent for too long")
+	errFirstByte = errors.New("upstream: no first byte in time")
+	errIdle      = errors.New("upstream: silent for too long")
 )
 
 // watch ends a call that takes too long: first bounds the time to the first byte, idle each wait for a later one. Time in which nobody

@@ -1,8 +1,14 @@
-package oaichat
+// Package peek reads of a request what a gateway must know before it passes the request on untouched, and puts another model's name into
+// it. It holds for Chat Completions and Responses alike: both have model, stream and tools at the top.
+//
+// It decodes nothing and checks only the outline of the JSON: the wires do that. Surfaces and package upstream import it.
+package peek
 
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
+	"slices"
 )
 
 // Peeked is what a gateway must know of a request that it passes on untouched.
@@ -11,16 +17,27 @@ type Peeked struct {
 	Model string
 	// Stream is the last top-level stream.
 	Stream bool
-	// Hosted says that tools has an entry of type code_interpreter.
-	Hosted bool
+	// Tools are the types of the entries of tools, each once. An entry without a type, or that is no object, counts as "".
+	Tools  []string
 	models []span
 }
 
+// Has says that tools has an entry of this type.
+func (p Peeked) Has(tool string) bool { return slices.Contains(p.Tools, tool) }
+
+// SyntaxError is a body that is not JSON.
+type SyntaxError struct {
+	Offset int64
+	Reason string
+}
+
+func (e *SyntaxError) Error() string { return fmt.Sprintf("%s at byte %d", e.Reason, e.Offset) }
+
 type span struct{ start, end int }
 
-// Peek reads a few fields of a request without decoding it. Names and strings may be written with escapes; names may come twice. It
+// Request reads a few fields of a request without decoding it. Names and strings may be written with escapes; names may come twice. It
 // checks the outline of the JSON only (*SyntaxError), not what it skips.
-func Peek(body []byte) (Peeked, error) {
+func Request(body []byte) (Peeked, error) {
 	var out Peeked
 	s := scanner{data: body}
 	err := s.object(func(key string) error {
@@ -43,9 +60,7 @@ func Peek(body []byte) (Peeked, error) {
 			}
 			out.Stream = string(body[start:s.pos]) == "true"
 		case "tools":
-			hosted, err := s.tools()
-			out.Hosted = out.Hosted || hosted
-			return err
+			return s.tools(&out)
 		default:
 			return s.skip()
 		}
@@ -67,7 +82,7 @@ func (p Peeked) SpliceModel(body []byte, name string) []byte {
 	if p.Model == name && len(p.models) == 1 || len(p.models) == 0 {
 		return body
 	}
-	value, err := Marshal(name)
+	value, err := json.Marshal(name)
 	if err != nil {
 		return body // a string always encodes
 	}
@@ -156,39 +171,45 @@ func (s *scanner) next(end byte) (done bool, err error) {
 	return false, s.fail("expected ',' or '" + string(end) + "'")
 }
 
-// tools says whether the value at the position is an array with a member {"type": "code_interpreter"}.
-func (s *scanner) tools() (bool, error) {
+// tools notes the types of the value at the position, where it is an array.
+func (s *scanner) tools(out *Peeked) error {
 	if s.peek() != '[' {
-		return false, s.skip()
+		return s.skip()
 	}
 	s.pos++
 	s.space()
 	if s.peek() == ']' {
 		s.pos++
-		return false, nil
+		return nil
 	}
-	found := false
 	for {
 		s.space()
-		if s.peek() == '{' {
-			err := s.object(func(key string) error {
-				if key != "type" || s.peek() != '"' {
-					return s.skip()
-				}
-				typ, err := s.text()
-				found = found || typ == ToolCodeInterpreter
-				return err
-			})
-			if err != nil {
-				return false, err
-			}
-		} else if err := s.skip(); err != nil {
-			return false, err
+		kind, err := s.tool()
+		if err != nil {
+			return err
+		}
+		if !out.Has(kind) {
+			out.Tools = append(out.Tools, kind)
 		}
 		if done, err := s.next(']'); done || err != nil {
-			return found, err
+			return err
 		}
 	}
+}
+
+// tool is the type of the tool at the position, the last where it has several.
+func (s *scanner) tool() (kind string, err error) {
+	if s.peek() != '{' {
+		return "", s.skip()
+	}
+	err = s.object(func(key string) error {
+		if key != "type" || s.peek() != '"' {
+			return s.skip()
+		}
+		kind, err = s.text()
+		return err
+	})
+	return kind, err
 }
 
 // text reads a string.
