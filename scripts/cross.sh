@@ -23,7 +23,8 @@ for platform in linux/amd64 linux/arm64 darwin/arm64; do
 	GOOS=$os GOARCH=$arch go build -trimpath -ldflags "$ldflags" "${overlay[@]}" -o "dist/lathe-$os-$arch" ./cmd/lathe
 	echo "dist/lathe-$os-$arch"
 done
+gvisor=$(cd runsc && go list -m -f '{{.Version}}' gvisor.dev/gvisor)
 for arch in amd64 arm64; do
-	(cd runsc && GOOS=linux GOARCH=$arch go build -trimpath -ldflags '-s -w' -o "../dist/runsc-linux-$arch" gvisor.dev/gvisor/runsc)
+	(cd runsc && GOOS=linux GOARCH=$arch go build -trimpath -ldflags "-s -w -X gvisor.dev/gvisor/runsc/version.version=$gvisor" -o "../dist/runsc-linux-$arch" gvisor.dev/gvisor/runsc)
 	echo "dist/runsc-linux-$arch"
 done
