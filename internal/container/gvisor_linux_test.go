@@ -352,11 +352,10 @@ func own(spec string) error {
 				}
 				mu.Lock()
 				for _, f := range out.Files {
-					text := body
-					if n, ok := strings.CutPrefix(f.Name, "f"); ok { // also of a call that an earlier owner did not finish
-						text = fmt.Sprintf("%s of %d", n, c)
+					if f.Name != "last" && f.Name != fmt.Sprintf("f%d", i) {
+						continue // of a call that was killed with an earlier owner, perhaps before it had written
 					}
-					err = errors.Join(err, say.Encode(announced{f.Container, f.ID, text}))
+					err = errors.Join(err, say.Encode(announced{f.Container, f.ID, body}))
 				}
 				mu.Unlock()
 			}

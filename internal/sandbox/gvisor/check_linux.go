@@ -70,7 +70,7 @@ func (b *Backend) checkUser(ctx context.Context) sandbox.Finding {
 func (b *Backend) checkRunsc(ctx context.Context) sandbox.Finding {
 	f := sandbox.Finding{Name: "runsc", Level: levelOK, Detail: b.cfg.Runsc}
 	if err := checkRunsc(b.cfg.Runsc); err != nil {
-		f.Level, f.Detail = levelFail, unavailableText(err) // which says what to do
+		f.Level, f.Detail, f.Mend = levelFail, unavailableText(err), "make build"
 		return f
 	}
 	out, err := exec.CommandContext(ctx, b.cfg.Runsc, "--version").Output()

@@ -42,11 +42,12 @@ type Link struct {
 	done   chan struct{} // closed when the link has ended
 	wg     sync.WaitGroup
 
-	mu    sync.Mutex
-	info  proto.HelloInfo
-	calls map[uint32]*pending
-	last  uint32
-	err   error // why the link ended
+	mu      sync.Mutex
+	info    proto.HelloInfo
+	calls   map[uint32]*pending
+	closing bool // Close has begun
+	last    uint32
+	err     error // why the link ended
 }
 
 // New greets the guest on rw and owns rw from now on. It returns at once; Ready says when the guest has answered. Calls are limited by
@@ -92,6 +93,9 @@ func (l *Link) Done() <-chan struct{} { return l.done }
 
 // Close asks the guest to shut down and ends the link. Calls that run end with sandbox.ErrDied. Idempotent.
 func (l *Link) Close() error {
+	l.mu.Lock()
+	l.closing = true
+	l.mu.Unlock()
 	select {
 	case l.out <- proto.Frame{Type: proto.Shutdown}:
 	default:
@@ -162,8 +166,11 @@ func (l *Link) take(f proto.Frame) error {
 		return l.takeHello(f)
 	}
 	l.mu.Lock()
-	p := l.calls[f.Call]
+	p, closing := l.calls[f.Call], l.closing
 	l.mu.Unlock()
+	if closing {
+		return nil // the end of a program that Close ended is not a result
+	}
 	if p == nil {
 		return fmt.Errorf("frame of type %d for call %d, which does not run", f.Type, f.Call)
 	}

@@ -408,3 +408,20 @@ func FuzzGuest(f *testing.F) {
 		}
 	})
 }
+
+// Close makes the guest end its programs, which it may still report before the link is down: that was once taken for a result.
+func TestResultWhileClosing(t *testing.T) {
+	l, p := connect(t, sandbox.Defaults(), true)
+	go func() {
+		id := p.expect(proto.Start).Call
+		p.send(proto.Started, id, "")
+		l.mu.Lock()
+		l.closing = true // as Close does first
+		l.mu.Unlock()
+		p.send(proto.Result, id, `{"status":"killed"}`)
+		_ = p.conn.Close()
+	}()
+	if _, r, err := collect(t.Context(), l); !died(r, err) {
+		t.Errorf("got %+v, %v", r, err)
+	}
+}
