@@ -143,7 +143,7 @@ func (b *Backend) checkDisk() sandbox.Finding {
 	_, loopErr := os.Stat("/dev/loop-control")
 	switch {
 	case b.uid != 0:
-		f.Detail = "only root can mount volumes of a fixed size: the size of each file is limited, their sum is watched by the gateway"
+		f.Detail = "only root can mount volumes of a fixed size: the size of each file is limited, their sum is not"
 		f.Mend = "run the gateway as root"
 	case err != nil:
 		f.Detail, f.Mend = "mkfs.ext4 is missing: volumes of a fixed size cannot be made", "apt-get install e2fsprogs"
