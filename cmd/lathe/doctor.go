@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/lathe-gateway/lathe/internal/config"
+	"github.com/lathe-gateway/lathe/internal/container"
 	"github.com/lathe-gateway/lathe/internal/datadir"
 	"github.com/lathe-gateway/lathe/internal/provider"
 	"github.com/lathe-gateway/lathe/internal/sandbox"
@@ -145,7 +146,7 @@ func sandboxFindings(ctx context.Context, cfg *config.Config) []sandbox.Finding 
 	defer backend.Close()
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
-	return backend.Check(ctx)
+	return append(backend.Check(ctx), container.CheckVolumes(ctx, state, int64(cfg.Sandbox.Disk)))
 }
 
 // absent is the finding for a machine without sandboxes.

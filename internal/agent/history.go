@@ -34,7 +34,7 @@ func (l *loop) history(uploads []turn.File) []turn.Item {
 		}
 	}
 	if note := filesNote(uploads); note != "" {
-		return insertNote(out, note)
+		return turn.InsertNote(out, note)
 	}
 	return out
 }
@@ -102,21 +102,6 @@ func filesNote(uploads []turn.File) string {
 		fmt.Fprintf(&b, "\n- %s (%d bytes)", oneLine(f.Path), f.Bytes)
 	}
 	return b.String()
-}
-
-// insertNote puts a system message behind those that the conversation begins with: at the same place in every request.
-func insertNote(items []turn.Item, text string) []turn.Item {
-	n := 0
-	for n < len(items) {
-		m, ok := items[n].(turn.Message)
-		if !ok || m.Role != turn.System && m.Role != turn.Developer {
-			break
-		}
-		n++
-	}
-	note := turn.Message{Role: turn.System, Parts: []turn.Part{turn.Text{Text: text}}}
-	out := append(make([]turn.Item, 0, len(items)+1), items[:n]...)
-	return append(append(out, note), items[n:]...)
 }
 
 // oneLine keeps a file's name from writing system text of its own.

@@ -235,21 +235,6 @@ func projectOf(ctx context.Context) (string, error) {
 	return project, nil
 }
 
-// Findings says, for lathe doctor and /readyz, how well volumes and limits hold on this machine.
-func (m *Manager) Findings() []sandbox.Finding {
-	free, err := freeSpace(m.Dir)
-	space := sandbox.Finding{Name: "disk space", Level: "ok", Detail: fmt.Sprintf("%s free, %s kept in reserve", size(free), size(m.Reserve))}
-	switch {
-	case err != nil:
-		space.Level, space.Detail, space.Mend = "fail", err.Error(), "make sure that "+m.Dir+" can be read"
-	case free < m.Reserve:
-		space.Level, space.Mend = "fail", "free space on the disk of "+m.Dir+", or move data_dir"
-	}
-	return []sandbox.Finding{m.volumes.finding(), space, {
-		Name: "live sandboxes", Level: "ok", Detail: fmt.Sprintf("at most %d at once, %s of memory each", m.MaxLive, size(m.Limits.Memory)),
-	}}
-}
-
 // checkSpace refuses work that would fill the host's disk.
 func (m *Manager) checkSpace() error { return checkSpace(m.Dir, m.Reserve) }
 

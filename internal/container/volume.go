@@ -96,13 +96,18 @@ func (v *volumes) probe(ctx context.Context) error {
 	return unmountImage(mnt)
 }
 
+// CheckVolumes says, for lathe doctor, whether the disk limit holds on this machine. It makes, mounts and removes a small volume in dir.
+func CheckVolumes(ctx context.Context, dir string, disk int64) sandbox.Finding {
+	return newVolumes(ctx, dir, disk, false).finding()
+}
+
 func (v *volumes) finding() sandbox.Finding {
 	if v.images {
-		return sandbox.Finding{Name: "volumes", Level: "ok", Detail: "disk images, " + size(v.disk) + " each: programs get ENOSPC beyond it"}
+		return sandbox.Finding{Name: "disk limit", Level: "ok", Detail: "disk images, " + size(v.disk) + " each: programs get ENOSPC beyond it"}
 	}
 	return sandbox.Finding{
-		Name: "volumes", Level: "warn",
-		Detail: fmt.Sprintf("plain folders: the disk limit of %s does not hold (%v)", size(v.disk), v.why),
+		Name: "disk limit", Level: "warn",
+		Detail: fmt.Sprintf("plain folders: the size of each file is limited, their sum to %s is not (%v)", size(v.disk), v.why),
 		Mend:   "run as root with loop devices and mkfs.ext4 (Debian: e2fsprogs)",
 	}
 }

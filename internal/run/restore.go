@@ -44,7 +44,7 @@ func (r *Runner) restore(ctx context.Context, project string, req *turn.Request)
 	req.Items = got.replay(req.Items)
 	for _, id := range turnIDs {
 		if got.turns[id] == nil && hosted {
-			req.Items = insertNote(req.Items, missingNote)
+			req.Items = turn.InsertNote(req.Items, missingNote)
 			break
 		}
 	}
@@ -252,17 +252,4 @@ func (s *stored) fill(h turn.HostedCall) turn.HostedCall {
 
 func sameText(a, b []turn.Output) bool {
 	return slices.EqualFunc(a, b, func(x, y turn.Output) bool { return x.Text == y.Text && x.IsImage() == y.IsImage() })
-}
-
-// insertNote puts a system message behind those that the conversation begins with.
-func insertNote(items []turn.Item, text string) []turn.Item {
-	n := 0
-	for n < len(items) {
-		m, ok := items[n].(turn.Message)
-		if !ok || m.Role != turn.System && m.Role != turn.Developer {
-			break
-		}
-		n++
-	}
-	return slices.Insert(slices.Clip(items), n, turn.Item(turn.Message{Role: turn.System, Parts: []turn.Part{turn.Text{Text: text}}}))
 }

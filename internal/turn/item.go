@@ -1,6 +1,9 @@
 package turn
 
-import "encoding/json"
+import (
+	"encoding/json"
+	"slices"
+)
 
 // Item is one thing of a conversation: Message, Reasoning, Call, Result or HostedCall. Items are values and never changed in place.
 type Item interface{ item() }
@@ -103,6 +106,20 @@ type File struct {
 	Bytes     int64  `json:"bytes"`
 	// Shown marks an image that the program displayed and did not save.
 	Shown bool `json:"shown,omitempty"`
+}
+
+// InsertNote returns items with a system message behind the system text that they begin with: at the same place in every request of a
+// conversation, for prompt caches. items stays as it is.
+func InsertNote(items []Item, text string) []Item {
+	n := 0
+	for n < len(items) {
+		m, ok := items[n].(Message)
+		if !ok || m.Role != System && m.Role != Developer {
+			break
+		}
+		n++
+	}
+	return slices.Insert(slices.Clip(items), n, Item(Message{Role: System, Parts: []Part{Text{Text: text}}}))
 }
 
 func (Message) item()    {}

@@ -43,7 +43,7 @@ const (
 	Refused
 	// Output is a stream byte and raw bytes, not cut at character boundaries.
 	Output
-	// Display is an image; see EncodeDisplay.
+	// Display is an image: the length of the MIME type in one byte, the type, the data. See DecodeDisplay.
 	Display
 	// Interrupt has no payload: SIGINT to the call, then, after a grace time of the guest's, SIGKILL.
 	Interrupt
@@ -166,17 +166,6 @@ func DecodeOutput(payload []byte) (stream Stream, data []byte, err error) {
 		return 0, nil, errors.New("proto: output frame without a known stream")
 	}
 	return Stream(payload[0]), payload[1:], nil
-}
-
-// EncodeDisplay makes the payload of a Display frame: the length of the MIME type in one byte, the type, the data.
-func EncodeDisplay(mime string, data []byte) ([]byte, error) {
-	if len(mime) == 0 || len(mime) > 100 || len(data) > MaxPayload-101 {
-		return nil, fmt.Errorf("proto: display of type %.100q and %d bytes does not fit into a frame", mime, len(data))
-	}
-	p := make([]byte, 0, 1+len(mime)+len(data))
-	p = append(p, byte(len(mime)))
-	p = append(p, mime...)
-	return append(p, data...), nil
 }
 
 // DecodeDisplay is the inverse of EncodeDisplay. data is part of payload. The MIME type has letters, digits and "/+-." only.

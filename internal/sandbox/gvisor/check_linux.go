@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"os"
 	"os/exec"
 	"runtime"
 	"slices"
@@ -29,7 +28,7 @@ const checkTime = 30 * time.Second
 // Check has the contract of sandbox.Backend.Check. It starts a sandbox if nothing forbids it.
 func (b *Backend) Check(ctx context.Context) []sandbox.Finding {
 	found := []sandbox.Finding{b.checkSystem(), b.checkUser(ctx), b.checkRunsc(ctx), b.checkImage()}
-	found = append(found, b.checkCgroups(), b.checkDisk())
+	found = append(found, b.checkCgroups())
 	for _, f := range found {
 		if f.Level == levelFail {
 			return append(found, sandbox.Finding{
@@ -134,35 +133,6 @@ func (b *Backend) checkCgroups() sandbox.Finding {
 		}
 	}
 	return f
-}
-
-// checkDisk looks for what the container package's volumes need: an ext4 image in a file, mounted through a loop device.
-func (b *Backend) checkDisk() sandbox.Finding {
-	f := sandbox.Finding{Name: "disk limit", Level: levelWarn}
-	mkfs, err := lookPath("mkfs.ext4")
-	_, loopErr := os.Stat("/dev/loop-control")
-	switch {
-	case b.uid != 0:
-		f.Detail = "only root can mount volumes of a fixed size: the size of each file is limited, their sum is not"
-		f.Mend = "run the gateway as root"
-	case err != nil:
-		f.Detail, f.Mend = "mkfs.ext4 is missing: volumes of a fixed size cannot be made", "apt-get install e2fsprogs"
-	case loopErr != nil:
-		f.Detail, f.Mend = "there are no loop devices: volumes of a fixed size cannot be mounted", "modprobe loop"
-	default:
-		f.Level, f.Detail = levelOK, "loop devices and "+mkfs
-	}
-	return f
-}
-
-// lookPath finds a program where root's are, which an ordinary PATH leaves out.
-func lookPath(name string) (string, error) {
-	for _, dir := range []string{"/usr/sbin/", "/sbin/", "/usr/bin/", "/bin/"} {
-		if _, err := os.Stat(dir + name); err == nil {
-			return dir + name, nil
-		}
-	}
-	return exec.LookPath(name)
 }
 
 func (b *Backend) checkSandbox(ctx context.Context) sandbox.Finding {

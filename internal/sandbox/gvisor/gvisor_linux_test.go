@@ -267,7 +267,7 @@ func TestCheck(t *testing.T) {
 				t.Logf("%s: %s: %s (%s)", f.Level, f.Name, f.Detail, f.Mend)
 				names[f.Name] = f
 			}
-			for _, want := range []string{"system", "user", "runsc", "image", "cgroups", "disk limit", "sandbox"} {
+			for _, want := range []string{"system", "user", "runsc", "image", "cgroups", "sandbox"} {
 				if _, ok := names[want]; !ok {
 					t.Errorf("no finding %q", want)
 				}

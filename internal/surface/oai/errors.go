@@ -50,7 +50,7 @@ func Body(err error) Error {
 	if code == "" {
 		code = row.code
 	}
-	return Error{Message: e.Message, Type: row.typ, Param: optional(e.Param), Code: optional(code)}
+	return Error{Message: e.Message, Type: row.typ, Param: Optional(e.Param), Code: Optional(code)}
 }
 
 // StreamCode is the code for the error of a Response object that failed after its first event.
@@ -89,7 +89,8 @@ func WriteJSON(w http.ResponseWriter, status int, v any) {
 	w.Write(body) // an error means that the client left
 }
 
-func optional(s string) *string {
+// Optional is s for a field that is null where there is nothing.
+func Optional(s string) *string {
 	if s == "" {
 		return nil
 	}

@@ -3,6 +3,7 @@ package responses
 import (
 	"encoding/json"
 
+	"github.com/lathe-gateway/lathe/internal/surface/oai"
 	"github.com/lathe-gateway/lathe/internal/turn"
 	"github.com/lathe-gateway/lathe/internal/wire/oairesponses"
 )
@@ -15,7 +16,7 @@ func newResponse(in *oairesponses.Request, id string, created int64) *oairespons
 		MaxOutputTokens: in.MaxOutputTokens, MaxToolCalls: in.MaxToolCalls,
 		Output:            oairesponses.Items{},
 		ParallelToolCalls: or(in.ParallelToolCalls, true),
-		PromptCacheKey:    optional(in.PromptCacheKey), SafetyIdentifier: optional(in.SafetyIdentifier), User: optional(in.User),
+		PromptCacheKey:    oai.Optional(in.PromptCacheKey), SafetyIdentifier: oai.Optional(in.SafetyIdentifier), User: oai.Optional(in.User),
 		Reasoning:        &oairesponses.ReasoningConfig{},
 		ServiceTier:      "auto",
 		Temperature:      or(in.Temperature, 1),
@@ -63,13 +64,6 @@ func or[T any](p *T, otherwise T) T {
 		return otherwise
 	}
 	return *p
-}
-
-func optional(s string) *string {
-	if s == "" {
-		return nil
-	}
-	return &s
 }
 
 func usage(u turn.Usage) *oairesponses.Usage {

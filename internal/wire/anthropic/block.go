@@ -91,9 +91,6 @@ type Content struct {
 	Blocks Blocks
 }
 
-// TextContent is content that is a string.
-func TextContent(s string) Content { return Content{Text: &s} }
-
 // IsZero says that there is neither, not even an empty string or array.
 func (c Content) IsZero() bool { return c.Text == nil && c.Blocks == nil }
 
