@@ -16,6 +16,12 @@ func (b absentBackend) Start(context.Context, sandbox.Spec) (sandbox.Sandbox, er
 	return nil, fmt.Errorf("%w: %w", sandbox.ErrUnavailable, b.reason)
 }
 
+func (b absentBackend) Restore(context.Context, sandbox.Spec, string) (sandbox.Sandbox, error) {
+	return nil, fmt.Errorf("%w: %w", sandbox.ErrUnavailable, b.reason)
+}
+
+func (absentBackend) Prepare(context.Context, string) error { return nil }
+
 func (absentBackend) Reconcile(context.Context) error { return nil }
 
 func (b absentBackend) Check(context.Context) []sandbox.Finding {

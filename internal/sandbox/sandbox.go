@@ -13,8 +13,17 @@ import (
 
 // Backend starts sandboxes on this machine. It is safe for concurrent use.
 type Backend interface {
-	// Start returns a sandbox whose guest answers. ctx bounds the start only.
+	// Start returns a new sandbox whose guest answers. ctx bounds the start only. Where the image has been prepared it begins with the
+	// interpreter up and the libraries imported, and with randomness of its own.
 	Start(ctx context.Context, spec Spec) (Sandbox, error)
+	// Restore returns a sandbox that goes on where the one that wrote dir with Checkpoint ended, as often as it is called. spec may differ
+	// in its ID, in the sources of its mounts, and in Limits.Memory, CPUs and Processes. dir is only read. An error that wraps
+	// ErrUnusable means that this memory can never be restored here; files that programs had open must still exist.
+	Restore(ctx context.Context, spec Spec, dir string) (Sandbox, error)
+	// Prepare makes what Start needs to be fast with an image (see Spec.Image): a sandbox is started, its interpreter imports the
+	// image's libraries, and its memory is kept in the state directory. It does nothing where that exists for this image and this
+	// version of backend and guest, and removes what no longer fits. Start does not wait for it.
+	Prepare(ctx context.Context, image string) error
 	// Reconcile removes everything that earlier processes with the same state directory left behind (sandboxes, mounts, cgroups,
 	// folders), whatever way they ended. Call it once, before the first Start.
 	Reconcile(ctx context.Context) error
@@ -34,6 +43,11 @@ type Sandbox interface {
 	// What the program did to itself is in the Result with a nil error. An error wraps ErrNotStarted if the guest never acknowledged
 	// the call (it may be retried elsewhere), ErrDied if the sandbox ended while it ran.
 	Exec(ctx context.Context, call Call, sink func(Output)) (*Result, error)
+	// Checkpoint writes the sandbox's memory into dir, an empty folder, and ends the sandbox. The caller sees to it that no call runs; what
+	// programs left running in the background goes on after Restore. After an error the sandbox may have ended, and dir is worth nothing.
+	Checkpoint(ctx context.Context, dir string) error
+	// Bind makes a host directory visible while the sandbox runs, at m.Target below a mount of the Spec that is a Hub.
+	Bind(ctx context.Context, m Mount) error
 	// Done is closed when the sandbox has ended for whatever reason.
 	Done() <-chan struct{}
 	// Close ends it and frees everything it used. Idempotent.
@@ -50,13 +64,18 @@ var (
 	ErrOutOfMemory = errors.New("sandbox: out of memory")
 	// ErrUnavailable: this machine cannot run sandboxes of this backend; the text says why and what to do.
 	ErrUnavailable = errors.New("sandbox: not available on this machine")
+	// ErrUnusable: the memory image was written by another version of the backend, the guest or the image, or is damaged.
+	ErrUnusable = errors.New("sandbox: memory image cannot be used")
 )
 
 // Spec is what a sandbox is made of.
 type Spec struct {
 	// ID names it within the state directory: letters, digits, "_" and "-", at most 64.
 	ID string
-	// Mounts are host directories of the container. All are declared here: none can be added later.
+	// Image is the folder of the image (see package image), "" for the backend's default.
+	Image string
+	// Mounts are host directories of the container. All are declared here: what comes later (Bind) must lie below a Hub. A mount whose
+	// target lies below a Hub is bound there before the guest starts.
 	Mounts []Mount
 	Limits Limits
 	// Env is added to the environment of every call.
@@ -67,6 +86,8 @@ type Spec struct {
 type Mount struct {
 	Source, Target string
 	ReadOnly       bool
+	// Hub says that others may be bound below this one. Its source is an empty folder that only the backend writes to.
+	Hub bool
 }
 
 // Kind is the session that runs a call.

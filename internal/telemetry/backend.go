@@ -22,6 +22,16 @@ var _ sandbox.Backend = (*backend)(nil)
 // Start is next's.
 func (b *backend) Start(ctx context.Context, spec sandbox.Spec) (sandbox.Sandbox, error) {
 	sb, err := b.Backend.Start(ctx, spec)
+	return b.count(sb, err)
+}
+
+// Restore is next's.
+func (b *backend) Restore(ctx context.Context, spec sandbox.Spec, dir string) (sandbox.Sandbox, error) {
+	sb, err := b.Backend.Restore(ctx, spec, dir)
+	return b.count(sb, err)
+}
+
+func (b *backend) count(sb sandbox.Sandbox, err error) (sandbox.Sandbox, error) {
 	if err != nil {
 		b.metrics.sandboxStarts.WithLabelValues("error").Inc()
 		return nil, err

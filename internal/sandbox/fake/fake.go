@@ -212,3 +212,19 @@ func newPipes() (host, guest io.ReadWriteCloser, err error) {
 	}
 	return end(hr, hw), end(gr, gw), nil
 }
+
+// Restore has the contract of sandbox.Backend.Restore.
+func (b *Backend) Restore(context.Context, sandbox.Spec, string) (sandbox.Sandbox, error) {
+	return nil, fmt.Errorf("fake: restore: %w", errors.ErrUnsupported)
+}
+
+// Prepare has nothing to do.
+func (b *Backend) Prepare(context.Context, string) error { return nil }
+
+func (x *box) Checkpoint(context.Context, string) error {
+	return fmt.Errorf("fake: checkpoint: %w", errors.ErrUnsupported)
+}
+
+func (x *box) Bind(context.Context, sandbox.Mount) error {
+	return fmt.Errorf("fake: bind: %w", errors.ErrUnsupported)
+}

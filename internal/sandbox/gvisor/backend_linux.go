@@ -226,3 +226,11 @@ func emptyDir(dir string) error {
 	}
 	return errors.Join(errs...)
 }
+
+// Restore has the contract of sandbox.Backend.Restore.
+func (b *Backend) Restore(context.Context, sandbox.Spec, string) (sandbox.Sandbox, error) {
+	return nil, fmt.Errorf("gvisor: restore: %w", errors.ErrUnsupported)
+}
+
+// Prepare has the contract of sandbox.Backend.Prepare.
+func (b *Backend) Prepare(context.Context, string) error { return nil }

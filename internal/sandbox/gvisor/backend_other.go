@@ -28,6 +28,14 @@ func (*Backend) Start(context.Context, sandbox.Spec) (sandbox.Sandbox, error) {
 	return nil, errPlatform()
 }
 
+// Restore says that there is no gVisor here.
+func (*Backend) Restore(context.Context, sandbox.Spec, string) (sandbox.Sandbox, error) {
+	return nil, errPlatform()
+}
+
+// Prepare says that there is no gVisor here.
+func (*Backend) Prepare(context.Context, string) error { return errPlatform() }
+
 // Reconcile has nothing to do.
 func (*Backend) Reconcile(context.Context) error { return nil }
 

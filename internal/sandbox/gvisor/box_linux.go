@@ -311,3 +311,11 @@ func (t *tail) close() {
 	_ = t.f.Close()
 	<-t.done
 }
+
+func (x *box) Checkpoint(context.Context, string) error {
+	return fmt.Errorf("gvisor: checkpoint: %w", errors.ErrUnsupported)
+}
+
+func (x *box) Bind(context.Context, sandbox.Mount) error {
+	return fmt.Errorf("gvisor: bind: %w", errors.ErrUnsupported)
+}
