@@ -49,7 +49,10 @@ type ReasoningDelta struct {
 type ReasoningDone struct{ Reasoning Reasoning }
 
 // CallStarted opens a call of a tool that the caller of this stream declared. Caller is that of Call.
-type CallStarted struct{ CallID, Name, Caller string }
+type CallStarted struct {
+	CallID, Name string
+	Caller       string `json:",omitempty"`
+}
 
 // CallDelta is a piece of the arguments.
 type CallDelta struct{ Delta string }
@@ -92,9 +95,9 @@ type BlockDone struct{ Block Block }
 type Finished struct {
 	Reason Reason
 	// StopSequence is the one of Sampling.Stop that ended the answer, "" for none or where the upstream does not say.
-	StopSequence string
+	StopSequence string `json:",omitempty"`
 	// Raw is the upstream's own end of the last round, as its protocol's surface shows it (Messages: stop_reason, stop_details, usage).
-	Raw   *Raw
+	Raw   *Raw `json:",omitempty"`
 	Usage Usage
 	// Items is what the whole turn added to the conversation, hosted calls as Call and Result: what the next request's history
 	// would hold if nothing were lost. Only the agent fills it.
