@@ -54,6 +54,8 @@ func tagItem(it Item) (tagged, error) {
 		return tag("result", v, v.Parts)
 	case HostedCall:
 		return tag("hosted_call", v, nil)
+	case Block:
+		return tag("block", v, nil)
 	}
 	return tagged{}, fmt.Errorf("turn: unknown item %T", it)
 }
@@ -113,6 +115,8 @@ func untagItem(t tagged) (Item, error) {
 		return v, err
 	case "hosted_call":
 		return decode[HostedCall](t)
+	case "block":
+		return decode[Block](t)
 	}
 	return nil, fmt.Errorf("turn: unknown stored item %q", t.Type)
 }

@@ -3,11 +3,13 @@ package turn
 // Event is one thing that happens while a turn is answered. The order is:
 //
 //	Started block* Finished
-//	block     = message | reasoning | call | hosted
+//	block     = message | reasoning | call | hosted | BlockDone
 //	message   = MessageStarted (TextDelta | RefusalDelta | Annotated)* MessageDone
 //	reasoning = ReasoningStarted ReasoningDelta* ReasoningDone
 //	call      = CallStarted CallDelta* CallDone
-//	hosted    = HostedStarted HostedCodeDelta* [HostedCodeDone [HostedRunning HostedOutput*]] HostedDone
+//	hosted    = HostedStarted HostedCodeDelta* [HostedCodeDone [HostedRunning HostedOutput*]] end
+//	          | HostedResumed [HostedRunning HostedOutput*] end
+//	end       = HostedDone | HostedPaused
 //
 // Blocks never overlap. Providers send no hosted blocks; a Sequencer builds the others. Validate checks the order.
 type Event interface{ event() }
@@ -46,8 +48,11 @@ type ReasoningDelta struct {
 // ReasoningDone closes reasoning. Reasoning is the whole of it.
 type ReasoningDone struct{ Reasoning Reasoning }
 
-// CallStarted opens a call of a tool that the caller of this stream declared.
-type CallStarted struct{ CallID, Name string }
+// CallStarted opens a call of a tool that the caller of this stream declared. Caller is that of Call.
+type CallStarted struct {
+	CallID, Name string
+	Caller       string `json:",omitempty"`
+}
 
 // CallDelta is a piece of the arguments.
 type CallDelta struct{ Delta string }
@@ -76,10 +81,24 @@ type HostedOutput struct {
 // HostedDone closes a hosted call.
 type HostedDone struct{ Call HostedCall }
 
+// HostedResumed opens the block of a call that an earlier turn of the conversation left pending; that turn has shown its code.
+type HostedResumed struct{ ID, Tool, Container string }
+
+// HostedPaused closes the block of a call whose program waits: the calls that it has made follow as blocks of their own with its id as
+// Caller, and the turn ends with ReasonCalls. Only the agent sends it, and only where a tool of the request is Programmatic.
+type HostedPaused struct{ Call HostedCall }
+
+// BlockDone is a whole block that only one protocol knows.
+type BlockDone struct{ Block Block }
+
 // Finished ends a turn.
 type Finished struct {
 	Reason Reason
-	Usage  Usage
+	// StopSequence is the one of Sampling.Stop that ended the answer, "" for none or where the upstream does not say.
+	StopSequence string `json:",omitempty"`
+	// Raw is the upstream's own end of the last round, as its protocol's surface shows it (Messages: stop_reason, stop_details, usage).
+	Raw   *Raw `json:",omitempty"`
+	Usage Usage
 	// Items is what the whole turn added to the conversation, hosted calls as Call and Result: what the next request's history
 	// would hold if nothing were lost. Only the agent fills it.
 	Items []Item
@@ -105,6 +124,8 @@ const (
 	ReasonLength Reason = "length"
 	ReasonFilter Reason = "content_filter"
 	ReasonCalls  Reason = "tool_calls"
+	// ReasonPause: the turn is not over; the client sends the conversation again as it is. Only the agent gives it (see Hosted.Pause).
+	ReasonPause Reason = "pause"
 )
 
 func (Started) event()          {}
@@ -125,4 +146,7 @@ func (HostedCodeDone) event()   {}
 func (HostedRunning) event()    {}
 func (HostedOutput) event()     {}
 func (HostedDone) event()       {}
+func (HostedResumed) event()    {}
+func (HostedPaused) event()     {}
+func (BlockDone) event()        {}
 func (Finished) event()         {}

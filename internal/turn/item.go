@@ -5,8 +5,16 @@ import (
 	"slices"
 )
 
-// Item is one thing of a conversation: Message, Reasoning, Call, Result or HostedCall. Items are values and never changed in place.
+// Item is one thing of a conversation: Message, Reasoning, Call, Result, HostedCall or Block. Items are values and never changed in place.
 type Item interface{ item() }
+
+// Raw is how the client's or the upstream's protocol wrote something, where that says more than the canonical form: cache_control,
+// citations of other kinds, fields that came after this release. Surfaces and providers of Protocol send JSON as it is, in place of a
+// translation; all others translate the canonical fields, which are complete without it.
+type Raw struct {
+	Protocol string          `json:"protocol"`
+	JSON     json.RawMessage `json:"json"`
+}
 
 // Role is who speaks a Message.
 type Role string
@@ -37,6 +45,7 @@ type Reasoning struct {
 	Signature string `json:"signature,omitempty"`
 	// Field names the delta field that an openai-chat upstream used (reasoning_content or reasoning), so that it is replayed there.
 	Field string `json:"field,omitempty"`
+	Raw   *Raw   `json:"raw,omitempty"`
 }
 
 // Call is the model's wish to have a tool called: a client's function or, in history, a hosted tool.
@@ -46,6 +55,9 @@ type Call struct {
 	Name   string `json:"name"`
 	// Arguments is what the model wrote; it need not be JSON.
 	Arguments string `json:"arguments"`
+	// Caller is the id of the hosted call whose program made this call (programmatic tool calling), "" where the model itself did.
+	Caller string `json:"caller,omitempty"`
+	Raw    *Raw   `json:"raw,omitempty"`
 }
 
 // Result answers a Call.
@@ -53,6 +65,7 @@ type Result struct {
 	CallID string `json:"call_id"`
 	Parts  []Part `json:"-"`
 	Error  bool   `json:"error,omitempty"`
+	Raw    *Raw   `json:"raw,omitempty"`
 }
 
 // HostedCall is a call that was run here, as clients see it and send it back. Providers never see one: the agent turns it into a Call
@@ -61,8 +74,9 @@ type HostedCall struct {
 	ID        string `json:"id"`   // ci_
 	Tool      string `json:"tool"` // name of package tool
 	Container string `json:"container"`
-	Code      string `json:"code"`
-	Status    Status `json:"status"`
+	// Code is what ran: source, a command, and for the edit tool the JSON object of its arguments.
+	Code   string `json:"code"`
+	Status Status `json:"status"`
 	// Outputs is in the order in which the program made them. Nil in a replayed item means that the client did not get them: they are
 	// filled in from the store.
 	Outputs []Output `json:"outputs"`
@@ -72,6 +86,46 @@ type HostedCall struct {
 	ForModel string `json:"for_model,omitempty"`
 	// Failed says that the program failed (exception, exit status, time, memory); what happened is in Outputs and ForModel.
 	Failed bool `json:"failed,omitempty"`
+	// ExitCode is the program's, of the shell for bash; for python 1 after an exception.
+	ExitCode int `json:"exit_code,omitempty"`
+	// ErrorCode is set where the call itself failed, not its program: one of the Error constants below.
+	ErrorCode string `json:"error_code,omitempty"`
+	// Edit is the result of the edit tool, nil for others and where ErrorCode is set.
+	Edit *Edit `json:"edit,omitempty"`
+	// Pending says, in a history, that the call has no result yet: its program waits for the results of calls with this Caller, or it was
+	// deferred and is to run now. In HostedPaused it says that the former is so.
+	Pending bool `json:"pending,omitempty"`
+}
+
+// The values of HostedCall.ErrorCode (error_code of code execution results, wire/anthropic.md 2.3).
+const (
+	ErrorInvalidInput   = "invalid_tool_input"
+	ErrorUnavailable    = "unavailable"
+	ErrorTooMany        = "too_many_requests"
+	ErrorTime           = "execution_time_exceeded"
+	ErrorOutputTooLarge = "output_file_too_large"
+	ErrorFileNotFound   = "file_not_found"
+)
+
+// Edit is what a call of the edit tool did.
+type Edit struct {
+	// Command is view, create, str_replace or insert.
+	Command string `json:"command"`
+	// FileType is text, image or pdf; Content the text that a view shows, without line numbers. Lines are counted from 1; NumLines are
+	// those shown, TotalLines those of the file. All for view only.
+	FileType   string `json:"file_type,omitempty"`
+	Content    string `json:"content,omitempty"`
+	StartLine  int    `json:"start_line,omitempty"`
+	NumLines   int    `json:"num_lines,omitempty"`
+	TotalLines int    `json:"total_lines,omitempty"`
+	// Updated says that create replaced a file.
+	Updated bool `json:"updated,omitempty"`
+	// Hunk is the unified difference, for str_replace and insert: three lines of context, each line with its " ", "-" or "+".
+	OldStart int      `json:"old_start,omitempty"`
+	OldLines int      `json:"old_lines,omitempty"`
+	NewStart int      `json:"new_start,omitempty"`
+	NewLines int      `json:"new_lines,omitempty"`
+	Hunk     []string `json:"hunk,omitempty"`
 }
 
 // Status is the state of a hosted call as clients see it.
@@ -88,7 +142,10 @@ const (
 
 // Output is one piece of what a hosted call put out: logs (Text) or an image (Data of type MIME, stored as FileID).
 type Output struct {
-	Text   string `json:"text,omitempty"`
+	Text string `json:"text,omitempty"`
+	// Stream is what Text was written to: stdout, stderr, result (the value of the last expression), display, or "" where it is not known
+	// or is a note of ours.
+	Stream string `json:"stream,omitempty"`
 	MIME   string `json:"mime,omitempty"`
 	Data   []byte `json:"data,omitempty"`
 	FileID string `json:"file_id,omitempty"`
@@ -106,6 +163,14 @@ type File struct {
 	Bytes     int64  `json:"bytes"`
 	// Shown marks an image that the program displayed and did not save.
 	Shown bool `json:"shown,omitempty"`
+}
+
+// Block is a piece of an assistant's turn that only Protocol knows, such as the search results of an upstream's own tool. A provider and
+// a surface of that protocol send JSON as it is; others leave it out, and their documentation says so.
+type Block struct {
+	Protocol string          `json:"protocol"`
+	Kind     string          `json:"kind"`
+	JSON     json.RawMessage `json:"json"`
 }
 
 // InsertNote returns items with a system message behind the system text that they begin with: at the same place in every request of a
@@ -127,6 +192,7 @@ func (Reasoning) item()  {}
 func (Call) item()       {}
 func (Result) item()     {}
 func (HostedCall) item() {}
+func (Block) item()      {}
 
 // Part is a piece of a Message or Result: Text, Refusal, Image, Document or Foreign.
 type Part interface{ part() }
@@ -135,6 +201,7 @@ type Part interface{ part() }
 type Text struct {
 	Text        string
 	Annotations []Annotation `json:",omitempty"`
+	Raw         *Raw         `json:",omitempty"`
 }
 
 // Refusal is the model's refusal to answer.
@@ -143,12 +210,14 @@ type Refusal struct{ Text string }
 // Image is a picture by URL (https or data:) or by the id of an uploaded file. Detail is low, high, auto or original.
 type Image struct {
 	URL, FileID, Detail string `json:",omitempty"`
+	Raw                 *Raw   `json:",omitempty"`
 }
 
 // Document is a file in the input: by uploaded file, by URL or inline.
 type Document struct {
 	FileID, URL, Name, MIME string `json:",omitempty"`
 	Data                    []byte `json:",omitempty"`
+	Raw                     *Raw   `json:",omitempty"`
 }
 
 // Foreign is a part that only Protocol knows; a provider of that protocol sends JSON up as it is, others refuse it by Kind.
@@ -170,4 +239,5 @@ type Annotation struct {
 	Start, End int
 	// URL and Title are set for a url_citation.
 	URL, Title string `json:",omitempty"`
+	Raw        *Raw   `json:",omitempty"`
 }

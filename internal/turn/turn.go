@@ -90,6 +90,13 @@ type Tool struct {
 	Name, Description string
 	Parameters        json.RawMessage
 	Strict            *bool
+	// Programmatic says that programs of the python tool may call it, as an async function of its name. NotDirect says that the model
+	// itself may not.
+	Programmatic, NotDirect bool `json:",omitempty"`
+	// Toolset is the set that this tool came with where one declaration stands for several, "" otherwise. All of a set have the same Raw,
+	// which is sent once.
+	Toolset string `json:",omitempty"`
+	Raw     *Raw   `json:",omitempty"`
 }
 
 // ChoiceMode is how free the model is to call tools.
@@ -128,6 +135,10 @@ type Hosted struct {
 	FileIDs []string
 	// MemoryLimit is in bytes for a container that is made for this request; 0 means the operator's default.
 	MemoryLimit int64
+	// Pause ends the turn with ReasonPause where the cap of rounds would give the model a last round.
+	Pause bool `json:",omitempty"`
+	// OutputDir gives each call a new, empty $OUTPUT_DIR, and only what a program leaves at its top becomes files of the call.
+	OutputDir bool `json:",omitempty"`
 	// MaxCalls caps all hosted calls of the turn (max_tool_calls); nil means no cap but the agent's own.
 	MaxCalls *int
 }

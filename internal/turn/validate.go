@@ -86,6 +86,12 @@ func (v *Validator) Push(ev Event) error {
 			v.block = "running" // a call that could not be run
 		}
 		return v.move(ev, "running", "")
+	case HostedResumed:
+		return v.move(ev, "", "code-done")
+	case HostedPaused:
+		return v.move(ev, "running", "")
+	case BlockDone:
+		return v.move(ev, "", "")
 	case Finished:
 		v.finished = true
 		return v.move(ev, "", "")

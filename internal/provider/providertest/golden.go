@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"testing"
 
@@ -83,12 +84,45 @@ func NewID(prefix string) func() string {
 	}
 }
 
-// Dump is one event a line.
+// Dump is one event a line, without the fields that are zero.
 func Dump(events []turn.Event) []byte {
 	var b bytes.Buffer
 	for _, ev := range events {
-		b.WriteString(strings.NewReplacer("turn.", "", "(nil)", "").Replace(fmt.Sprintf("%#v", ev)))
+		dump(&b, reflect.ValueOf(ev))
 		b.WriteByte('\n')
 	}
 	return b.Bytes()
+}
+
+func dump(b *bytes.Buffer, v reflect.Value) {
+	switch v.Kind() {
+	case reflect.Interface, reflect.Pointer:
+		dump(b, v.Elem())
+	case reflect.Struct:
+		b.WriteString(v.Type().Name() + "{")
+		sep := ""
+		for i := range v.NumField() {
+			if f := v.Field(i); !f.IsZero() {
+				b.WriteString(sep + v.Type().Field(i).Name + ":")
+				dump(b, f)
+				sep = ", "
+			}
+		}
+		b.WriteByte('}')
+	case reflect.Slice:
+		if text, ok := v.Interface().(json.RawMessage); ok {
+			fmt.Fprintf(b, "%s", text)
+			return
+		}
+		b.WriteByte('[')
+		for i := range v.Len() {
+			if i > 0 {
+				b.WriteString(", ")
+			}
+			dump(b, v.Index(i))
+		}
+		b.WriteByte(']')
+	default:
+		fmt.Fprintf(b, "%#v", v.Interface())
+	}
 }
