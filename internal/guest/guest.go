@@ -42,6 +42,8 @@ type Config struct {
 	// Python and Shell are absolute paths; "" looks for python3, and for bash or sh, in Env's PATH. LATHE_KERNEL=plain in Env keeps the
 	// kernel from using IPython.
 	Python, Shell string
+	// Self is the guest's own program, which is also the editor's; "" edits within this process, for tests.
+	Self string
 	// WorkDir is where calls start that name no directory; Home and Tmp are HOME and TMPDIR. Those that do not exist are replaced by
 	// Tmp, and by "/".
 	WorkDir, Home, Tmp string
@@ -184,6 +186,8 @@ func (s *server) decode(c *call, f proto.Frame) (func() func(), error) {
 		return func() func() { return s.python.run(c, proto.Start, payload) }, nil
 	case proto.Bash:
 		return func() func() { return runShell(&s.cfg, s.procs, c, st) }, nil
+	case proto.Edit:
+		return func() func() { return runEdit(&s.cfg, s.procs, c, st) }, nil
 	}
 	return nil, fmt.Errorf("guest: unknown kind of call %.20q", st.Kind)
 }

@@ -91,6 +91,8 @@ type Limits struct {
 const (
 	Python = "python"
 	Bash   = "bash"
+	// Edit has an EditCall as Code, in JSON; its output on Stdout is one EditResult, in JSON.
+	Edit = "edit"
 )
 
 // StartCall is the payload of Start.

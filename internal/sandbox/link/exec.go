@@ -19,7 +19,7 @@ func (l *Link) Exec(ctx context.Context, call sandbox.Call, sink func(sandbox.Ou
 	if call.Timeout > 0 && (timeout == 0 || call.Timeout < timeout) {
 		timeout = call.Timeout
 	}
-	kinds := map[sandbox.Kind]string{sandbox.Python: proto.Python, sandbox.Bash: proto.Bash}
+	kinds := map[sandbox.Kind]string{sandbox.Python: proto.Python, sandbox.Bash: proto.Bash, sandbox.Edit: proto.Edit}
 	if kinds[call.Kind] == "" {
 		return nil, fmt.Errorf("%w: unknown kind of call %q", sandbox.ErrNotStarted, call.Kind)
 	}
@@ -27,7 +27,11 @@ func (l *Link) Exec(ctx context.Context, call sandbox.Call, sink func(sandbox.Ou
 		Kind: kinds[call.Kind], Code: call.Code, Dir: call.Dir, Env: call.Env,
 		TimeoutMS: timeout.Milliseconds(), Limits: guestLimits(l.limits),
 	}
-	return l.run(ctx, request{kind: call.Kind, frame: proto.Start, payload: payload, timeout: timeout}, sink)
+	req := request{kind: call.Kind, frame: proto.Start, payload: payload, timeout: timeout}
+	if call.Kind == sandbox.Edit {
+		return l.edit(ctx, req)
+	}
+	return l.run(ctx, req, sink)
 }
 
 // WithEnv returns call with env added to its environment: what Spec.Env promises. A name that the call sets itself keeps its value.
