@@ -47,6 +47,8 @@ type Config struct {
 	WorkDir, Home, Tmp string
 	// MapPath translates the paths in Call.Dir and in values of Call.Env; nil leaves them.
 	MapPath func(string) string
+	// Renew, if it is not nil, is called after a restore, before the kernel renews itself. A call whose Renew fails is refused.
+	Renew func(proto.RenewCall) error
 	// Notes are reported to the host in the hello frame.
 	Notes []string
 	Log   *slog.Logger

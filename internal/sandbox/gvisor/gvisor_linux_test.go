@@ -44,6 +44,11 @@ func TestHostile(t *testing.T) {
 	sandboxtest.Hostile(t, func(t *testing.T) sandbox.Backend { return newBackend(t, dir) })
 }
 
+func TestDurable(t *testing.T) {
+	dir := anyRoot(t)
+	sandboxtest.Durable(t, func(t *testing.T) sandbox.Backend { return newBackend(t, dir) })
+}
+
 // TestHostileOnHost tries what depends on the root file system with the host's Python too.
 func TestHostileOnHost(t *testing.T) {
 	if bestRoot(t) == "" {
