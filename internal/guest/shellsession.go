@@ -55,6 +55,7 @@ func (sh *shell) run(c *call, start proto.StartCall) func() {
 	if l.limits != c.limits && sh.procs.limit(l.proc, c.limits) == nil {
 		l.limits = c.limits
 	}
+	l.tap.drain() // what it said while it started
 	l.tap.attach(c)
 	c.started()
 	go func() {
