@@ -22,6 +22,7 @@ var Imports = map[string][]string{
 	"datadir":           {},
 	"archtest":          {},
 	"image":             {},
+	"skill":             {},
 
 	// Contracts.
 	"tool":     {"turn"},
