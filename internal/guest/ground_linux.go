@@ -14,13 +14,14 @@ import (
 // ground is what the guest lays out for programs as PID 1 of a sandbox: folders in memory, and the sandbox's own name. A backend cannot do
 // it, since what it mounts must be the same at a checkpoint and at every restore, whatever the limits are then.
 type ground struct {
-	size int64 // of each folder, in bytes
+	size  int64 // of each folder, in bytes
+	named bool  // hosts can be written to
 }
 
 // memoryFolders are lost with the sandbox's memory, and of no use to the guest itself.
 var memoryFolders = []string{"/tmp", "/dev/shm"}
 
-// lay mounts the folders, each with room for size bytes, and names the sandbox.
+// lay mounts the folders, each with room for size bytes, and names the sandbox. No program has run yet.
 func (g *ground) lay(size int64) error {
 	for _, dir := range memoryFolders {
 		err := unix.Mount("tmpfs", dir, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, fmt.Sprintf("mode=1777,size=%d", size))
@@ -29,6 +30,21 @@ func (g *ground) lay(size int64) error {
 		}
 	}
 	g.size = size
+	if _, err := os.Stat(hosts); err != nil {
+		return nil // an image without one does without
+	}
+	if !g.named {
+		// The root file system is read-only: a file in memory lies over the image's.
+		path := filepath.Join(memoryFolders[0], "hosts")
+		err := os.WriteFile(path, nil, 0o644)
+		if err == nil {
+			err = errors.Join(unix.Mount(path, hosts, "", unix.MS_BIND, ""), os.Remove(path))
+		}
+		if err != nil {
+			return fmt.Errorf("mount %s: %w", hosts, err)
+		}
+		g.named = true
+	}
 	return g.name()
 }
 
@@ -45,32 +61,22 @@ func (g *ground) renew(r proto.RenewCall) error {
 	if err := g.lay(r.TmpSize); err != nil {
 		return err
 	}
+	if _, err := os.Stat(fontCache); err != nil {
+		return nil
+	}
 	return copyDir(fontCache, ownFontCache)
 }
 
-// name makes the sandbox's host name resolve. The root file system is read-only, so /etc/hosts is a file in memory that lies over the
-// image's; an image without one does without.
+// name makes the sandbox's host name resolve.
 func (g *ground) name() error {
+	if !g.named {
+		return nil
+	}
 	host, err := os.Hostname()
 	if err != nil {
 		return err
 	}
-	text := []byte("127.0.0.1\tlocalhost " + host + "\n::1\tlocalhost\n")
-	if err := os.WriteFile(hosts, text, 0o644); !errors.Is(err, unix.EROFS) {
-		return ignoreMissing(err)
-	}
-	path := filepath.Join(memoryFolders[0], ".hosts")
-	if err := os.WriteFile(path, text, 0o644); err != nil {
-		return err
-	}
-	return errors.Join(ignoreMissing(unix.Mount(path, hosts, "", unix.MS_BIND, "")), os.Remove(path))
+	return os.WriteFile(hosts, []byte("127.0.0.1\tlocalhost "+host+"\n::1\tlocalhost\n"), 0o644)
 }
 
 const hosts = "/etc/hosts"
-
-func ignoreMissing(err error) error {
-	if errors.Is(err, os.ErrNotExist) {
-		return nil
-	}
-	return err
-}

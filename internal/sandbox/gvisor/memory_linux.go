@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/lathe-gateway/lathe/internal/sandbox"
+	"github.com/lathe-gateway/lathe/internal/sandbox/link"
 )
 
 // The files of a memory image. The first three are gVisor's: the state of its kernel, where the pages belong, and the pages as they are,
@@ -327,7 +328,7 @@ func (b *Backend) resume(ctx context.Context, root *rootfs, spec sandbox.Spec, m
 	if err := x.ready(ctx); err != nil {
 		return nil, err
 	}
-	if err := x.link.Renew(ctx, false); err != nil {
+	if err := x.link.Renew(ctx, link.Renewal{}); err != nil {
 		return nil, errors.Join(fmt.Errorf("gvisor: restore of sandbox %q: %w", x.id, err), x.Close())
 	}
 	return x, nil
