@@ -1,4 +1,4 @@
-// Package store is the contract of what is kept in a database: containers, files and steps. It does no I/O itself; sqlite implements
+// Package store is the contract of what is kept in a database: containers, files, steps and skills. It does no I/O itself; sqlite implements
 // it, and storetest is the suite that every implementation passes. The bytes of files are in package blob.
 //
 // Every row belongs to a project. A method that takes a project sees only that project's rows: another project's id answers as an
@@ -19,6 +19,7 @@ type Store interface {
 	Containers() Containers
 	Files() Files
 	Steps() Steps
+	Skills() Skills
 	// Ping says whether the store can be used, for /readyz.
 	Ping(ctx context.Context) error
 	Close() error

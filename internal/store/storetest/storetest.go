@@ -32,6 +32,11 @@ func Run(t *testing.T, open func(t *testing.T) store.Store) {
 		{"files/of a container", testContainerFiles},
 		{"files/expired", testExpired},
 		{"steps", testSteps},
+		{"skills", testSkills},
+		{"skills/versions", testSkillVersions},
+		{"skills/paging", testSkillPaging},
+		{"skills/search", testSkillSearch},
+		{"skills/sharing", testSkillSharing},
 		{"isolation", testIsolation},
 		{"ping", func(t *testing.T, s store.Store) { check(t, s.Ping(t.Context())) }},
 	} {
