@@ -44,10 +44,11 @@ var Imports = map[string][]string{
 	"sandbox/link":             {"guest/proto", "sandbox"},
 
 	// What stands between.
-	"agent":     {"auth", "provider", "store", "tool", "turn"},
-	"run":       {"auth", "store", "turn"},
-	"container": {"auth", "blob", "sandbox", "store", "tool", "turn"},
-	"telemetry": {"sandbox", "turn"},
+	"agent":         {"auth", "provider", "store", "tool", "turn"},
+	"run":           {"auth", "store", "turn"},
+	"container":     {"auth", "blob", "sandbox", "store", "tool", "turn"},
+	"telemetry":     {"sandbox", "turn"},
+	"skill/catalog": {"auth", "blob", "skill", "store", "turn"},
 
 	// HTTP.
 	"surface/oai":        {"turn"},

@@ -40,6 +40,10 @@ type SkillVersion struct {
 	CreatedAt       time.Time
 }
 
+// BlobOwner is the project under which package blob keeps the archive: apart from the files of clients, so that the bytes of one are never
+// freed with the other.
+func (v SkillVersion) BlobOwner() string { return "skills/" + v.Project }
+
 // SkillPage is a part of a list of skills, newest first unless Ascending; with a Query the best match first.
 type SkillPage struct {
 	// After is the id of the last element of the page before. One that is gone is ErrNotFound, unless AfterTime has its CreatedAt.
@@ -49,6 +53,8 @@ type SkillPage struct {
 	Ascending bool
 	// Query has words that the name, title, description or text must hold, or begin words of theirs; "" for all.
 	Query string
+	// Title filters by the title, "" for all.
+	Title string
 	// Library and Custom leave out all others than the operator's, or the operator's.
 	Library, Custom bool
 }

@@ -13,6 +13,7 @@ import (
 
 func (t skills) List(ctx context.Context, project string, p store.SkillPage) ([]store.Skill, bool, error) {
 	q := query{columns: skillColumns, table: "skills", where: readable, args: []any{project, project}}
+	q.filter("title", p.Title)
 	if p.Library {
 		q.where += " AND skills.project = '" + store.Library + "'"
 	}

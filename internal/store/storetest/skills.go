@@ -194,6 +194,7 @@ func testSkillPaging(t *testing.T, s store.Store) {
 			t.Errorf("%d skills in all, want 7", n)
 		}
 	}
+	same(t, "by title", pages(t, store.Page{Limit: 5}, id, list(func(p *store.SkillPage) { p.Title = "Title of " + own[1] })), []string{own[1]})
 	got, err := s.Skills().OfLibrary(ctx, "name-"+library[1])
 	check(t, err)
 	same(t, "of the library by name", got.ID, library[1])
