@@ -50,12 +50,13 @@ var Imports = map[string][]string{
 
 	// HTTP.
 	"surface/oai":        {"turn"},
+	"surface/anthropic":  {"turn"},
 	"surface/chat":       {"auth", "provider", "sse", "surface/oai", "turn", "wire/oaichat", "wire/peek"},
 	"surface/responses":  {"auth", "provider", "sse", "surface/oai", "turn", "wire/oairesponses", "wire/peek"},
 	"surface/models":     {"auth", "provider", "surface/oai", "turn"},
 	"surface/containers": {"auth", "container", "store", "surface/oai", "turn"},
 	"surface/files":      {"auth", "container", "store", "surface/oai", "turn"},
-	"server":             {"auth", "surface/oai", "telemetry", "turn"},
+	"server":             {"auth", "surface/anthropic", "surface/oai", "telemetry", "turn"},
 
 	"bench": {"sandbox"},
 

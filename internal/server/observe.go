@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/lathe-gateway/lathe/internal/auth"
-	"github.com/lathe-gateway/lathe/internal/surface/oai"
+	"github.com/lathe-gateway/lathe/internal/surface/anthropic"
 	"github.com/lathe-gateway/lathe/internal/turn"
 )
 
@@ -41,14 +41,15 @@ func (s *Server) observe(own *http.ServeMux, api http.Handler) http.Handler {
 		if len(rec.id) > 64 || !saneID.MatchString(rec.id) {
 			rec.id = turn.NewID("req_")
 		}
-		r = r.WithContext(context.WithValue(r.Context(), recordKey{}, rec))
+		r = r.WithContext(anthropic.WithRequestID(context.WithValue(r.Context(), recordKey{}, rec), rec.id))
 		answer := &response{ResponseWriter: w, rc: http.NewResponseController(w), record: rec}
 		next, level := api, slog.LevelInfo
 		_, route := s.cfg.API.Handler(r)
 		if _, pattern := own.Handler(r); pattern != "" {
 			next, route, level = own, pattern, slog.LevelDebug
 		} else {
-			answer.openai = true
+			answer.anthropic = anthropic.Speaks(r)
+			answer.openai = !answer.anthropic
 		}
 		if route == "" {
 			route = "unknown"
@@ -81,7 +82,7 @@ func (s *Server) recovered(w *response, r *http.Request) {
 		w.aborted = true
 		panic(http.ErrAbortHandler)
 	}
-	oai.WriteError(w, r, slog.New(slog.DiscardHandler), turn.Internal(fmt.Errorf("panic: %v", cause)))
+	writeError(w, r, slog.New(slog.DiscardHandler), turn.Internal(fmt.Errorf("panic: %v", cause)))
 }
 
 // access writes the log line of a request. It has no query, no headers but ids, and no body.
@@ -107,7 +108,7 @@ func (s *Server) access(r *http.Request, rec *record, answer *response, level sl
 func (s *Server) handle(f func(http.ResponseWriter, *http.Request) error) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if err := f(w, r); err != nil {
-			oai.WriteError(w, r, s.cfg.Log, err)
+			writeError(w, r, s.cfg.Log, err)
 		}
 	})
 }
@@ -115,12 +116,13 @@ func (s *Server) handle(f func(http.ResponseWriter, *http.Request) error) http.H
 // response watches an answer: its status and size, the headers that every answer has, and a deadline a write.
 type response struct {
 	http.ResponseWriter
-	rc      *http.ResponseController
-	record  *record
-	openai  bool
-	status  int
-	bytes   int64
-	aborted bool
+	rc     *http.ResponseController
+	record *record
+	// openai and anthropic say whose headers the answer gets; paths of the server's own get neither.
+	openai, anthropic bool
+	status            int
+	bytes             int64
+	aborted           bool
 }
 
 // writeTimeout is how long one write may take. The answer as a whole has no limit.
@@ -145,6 +147,9 @@ func (w *response) WriteHeader(status int) {
 		h.Set("X-Upstream-Request-Id", upstream)
 	}
 	h.Set("X-Request-Id", w.record.id)
+	if w.anthropic {
+		h.Set("Request-Id", w.record.id)
+	}
 	if w.openai {
 		h.Set("Openai-Version", "2020-10-01")
 		h.Set("Openai-Processing-Ms", strconv.FormatInt(time.Since(w.record.start).Milliseconds(), 10))

@@ -2,12 +2,14 @@ package server
 
 import (
 	"context"
+	"log/slog"
 	"net/http"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/lathe-gateway/lathe/internal/auth"
+	"github.com/lathe-gateway/lathe/internal/surface/anthropic"
 	"github.com/lathe-gateway/lathe/internal/surface/oai"
 	"github.com/lathe-gateway/lathe/internal/turn"
 )
@@ -27,7 +29,7 @@ func (s *Server) routes() http.Handler {
 func (s *Server) api(w http.ResponseWriter, r *http.Request) {
 	p, err := s.principal(r)
 	if err != nil {
-		oai.WriteError(w, r, s.cfg.Log, err)
+		writeError(w, r, s.cfg.Log, err)
 		return
 	}
 	recordOf(r.Context()).principal = p
@@ -37,11 +39,22 @@ func (s *Server) api(w http.ResponseWriter, r *http.Request) {
 		s.unknown(w, r, handler)
 		return
 	}
-	if err := s.limitBody(w, r); err != nil {
-		oai.WriteError(w, r, s.cfg.Log, err)
+	done, err := s.limitBody(w, r)
+	if err != nil {
+		writeError(w, r, s.cfg.Log, err)
 		return
 	}
+	defer done()
 	s.cfg.API.ServeHTTP(w, r) // not handler: ServeHTTP sets the path's values
+}
+
+// writeError answers in the form of the protocol that the request speaks.
+func writeError(w http.ResponseWriter, r *http.Request, log *slog.Logger, err error) {
+	if anthropic.Speaks(r) {
+		anthropic.WriteError(w, r, log, err)
+		return
+	}
+	oai.WriteError(w, r, log, err)
 }
 
 // unknown answers what the mux has no handler for: 405 with Allow where only the method is wrong, else 404, in the protocol's form.
@@ -52,6 +65,13 @@ func (s *Server) unknown(w http.ResponseWriter, r *http.Request, refusal http.Ha
 		w.Header().Set("Allow", allow)
 		code := "method_not_allowed"
 		message := "the method " + r.Method + " is not allowed here: use " + allow
+		if anthropic.Speaks(r) {
+			anthropic.WriteJSON(w, http.StatusMethodNotAllowed, anthropic.ErrorBody{
+				Type: "error", Error: anthropic.Error{Type: "invalid_request_error", Message: message},
+				RequestID: anthropic.RequestID(r.Context()),
+			})
+			return
+		}
 		oai.WriteJSON(w, http.StatusMethodNotAllowed, map[string]oai.Error{
 			"error": {Message: message, Type: "invalid_request_error", Code: &code},
 		})
@@ -59,7 +79,7 @@ func (s *Server) unknown(w http.ResponseWriter, r *http.Request, refusal http.Ha
 	}
 	e := turn.NotFound("there is nothing at %s %s: the base URL of this server ends in /v1", r.Method, cut(r.URL.Path, 200))
 	e.Code = "unknown_url"
-	oai.WriteError(w, r, s.cfg.Log, e)
+	writeError(w, r, s.cfg.Log, e)
 }
 
 // refusalProbe takes the headers of the mux's own refusal and drops its text.
