@@ -53,6 +53,7 @@ var Imports = map[string][]string{
 	"surface/anthropic":  {"turn"},
 	"surface/chat":       {"auth", "provider", "sse", "surface/oai", "turn", "wire/oaichat", "wire/peek"},
 	"surface/responses":  {"auth", "provider", "sse", "surface/oai", "turn", "wire/oairesponses", "wire/peek"},
+	"surface/messages":   {"provider", "sse", "surface/anthropic", "turn", "wire/anthropic", "wire/peek"},
 	"surface/models":     {"auth", "provider", "surface/oai", "turn"},
 	"surface/containers": {"auth", "container", "store", "surface/oai", "turn"},
 	"surface/files":      {"auth", "container", "store", "surface/oai", "turn"},
