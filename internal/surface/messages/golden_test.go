@@ -77,11 +77,33 @@ func TestDecode(t *testing.T) {
 		c.native = m != nil && string(m[1]) == "native"
 		req, err := decode(c)
 		if err != nil {
-			e := turn.AsError(err)
-			return append(a.Files[:1:1], txtar.File{Name: "error", Data: []byte(e.Param + "\n" + e.Message + "\n")})
+			t.Fatal(err)
 		}
 		return append(a.Files[:1:1], txtar.File{Name: "turn", Data: dumpRequest(t, req)})
 	})
+}
+
+// TestRefused: each file of the archive has a line on what it pins, a request, the field at fault and the message. A line that begins with
+// "2023: " is of the older version.
+func TestRefused(t *testing.T) {
+	const path = "testdata/refused.txtar"
+	a := archive(t, path)
+	got := &txtar.Archive{Comment: a.Comment}
+	for _, f := range a.Files {
+		lines := strings.SplitN(string(f.Data), "\n", 3)
+		c := &call{version: version2026, body: []byte(lines[1])}
+		if strings.HasPrefix(lines[0], "2023: ") {
+			c.version = version2023
+		}
+		_, err := decode(c)
+		e := turn.AsError(err)
+		if e == nil || e.Kind != turn.KindInvalid && e.Kind != turn.KindUnsupported {
+			t.Errorf("%s: %v", f.Name, err)
+			continue
+		}
+		got.Files = append(got.Files, txtar.File{Name: f.Name, Data: []byte(lines[0] + "\n" + lines[1] + "\n" + e.Param + "\n" + e.Message + "\n")})
+	}
+	goldentest.Compare(t, path, got)
 }
 
 // dumpRequest has a line for each item and tool, and one for the rest.
@@ -136,6 +158,9 @@ func pruned(v any) any {
 	switch v := v.(type) {
 	case map[string]any:
 		for k, e := range v {
+			if k == "ParallelToolCalls" && e != nil {
+				continue
+			}
 			if e = pruned(e); e == nil {
 				delete(v, k)
 			} else {

@@ -145,6 +145,9 @@ func (d *decoder) upload(path, id string) error {
 	return nil
 }
 
+// typeBrowserState is what the browser's tools answer besides text: tabs and what changed in them. Any model can read it.
+const typeBrowserState = "browser_state"
+
 // content decodes a block of a user's turn, or of a result. Blank texts say nothing.
 func (d *decoder) content(path string, b wire.Block) ([]turn.Part, error) {
 	switch b := b.(type) {
@@ -165,6 +168,9 @@ func (d *decoder) content(path string, b wire.Block) ([]turn.Part, error) {
 	case *wire.Raw:
 		if b.Type == "" {
 			return nil, missing(path + ".type")
+		}
+		if b.Type == typeBrowserState && !d.call.native {
+			return []turn.Part{turn.Text{Text: "[" + string(b.JSON) + "]"}}, nil
 		}
 		return []turn.Part{turn.Foreign{Protocol: protocol, Kind: b.Type, JSON: b.JSON}}, nil
 	}
@@ -299,7 +305,11 @@ func (d *decoder) searchResult(path string, b *wire.SearchResult) ([]turn.Part, 
 		}
 		said.WriteString("\n" + t.Text)
 	}
-	return []turn.Part{turn.Text{Text: said.String(), Raw: raw(b, true)}}, nil
+	own := raw(b, d.call.native)
+	if own != nil {
+		return []turn.Part{turn.Foreign{Protocol: protocol, Kind: b.Type, JSON: own.JSON}}, nil
+	}
+	return []turn.Part{turn.Text{Text: said.String()}}, nil
 }
 
 // result decodes a client's answer to a call.
