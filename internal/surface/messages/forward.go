@@ -18,11 +18,16 @@ const (
 // forward passes a request on untouched where its model's server speaks this protocol and no part of it is ours: where no code is to be
 // run and nothing is named that only we know, or where hosted tools are left to the provider. It says whether it did.
 func (h *handler) forward(w http.ResponseWriter, r *http.Request, c *call, path string) (bool, error) {
+	hosted := slices.ContainsFunc(c.peeked.Tools, isCodeExecution) && path == messagesPath
+	if hosted {
+		if err := c.model.HostedElsewhere(protocol); err != nil {
+			return true, err
+		}
+	}
 	f, ok := c.model.Provider.(provider.Forwarder)
 	if !ok || !c.native {
 		return false, nil
 	}
-	hosted := slices.ContainsFunc(c.peeked.Tools, isCodeExecution) && path == messagesPath
 	if hosted && !c.model.Native || !hosted && namesOurs(c.body) {
 		return false, nil
 	}
