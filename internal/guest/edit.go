@@ -29,7 +29,7 @@ func runEdit(cfg *Config, procs *processes, c *call, start proto.StartCall) func
 	}
 	return runProgram(procs, c, single{
 		path: cfg.Self, args: []string{"edit", editArgument}, dir: dir, env: cfg.environ(limits, cfg.callEnv(start.Env)),
-		limits: limits, input: start.Code, name: "the editor",
+		limits: limits, input: start.Code,
 	})
 }
 

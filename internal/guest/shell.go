@@ -40,15 +40,15 @@ func runShell(cfg *Config, procs *processes, c *call, start proto.StartCall) fun
 	}
 	return runProgram(procs, c, single{
 		path: cfg.Shell, dir: dir, args: args, env: cfg.environ(c.limits, cfg.callEnv(start.Env)), limits: c.limits,
-		input: "\n", name: "the shell",
+		input: "\n",
 	})
 }
 
 // single is a program that is a call of its own.
 type single struct {
-	path, dir, name string
-	args, env       []string
-	limits          proto.Limits
+	path, dir string
+	args, env []string
+	limits    proto.Limits
 	// input comes on fd 3 when the limits are set: the program waits for it.
 	input string
 }
@@ -90,10 +90,10 @@ func runProgram(procs *processes, c *call, s single) func() {
 		open.Close()
 		fed.Wait()
 	}()
-	return finishProgram(procs, c, t, p, s.name)
+	return finishProgram(procs, c, t, p)
 }
 
-func finishProgram(procs *processes, c *call, t *tap, p *process, name string) func() {
+func finishProgram(procs *processes, c *call, t *tap, p *process) func() {
 	cause, killed := c.supervise(program{
 		ended:     p.ended,
 		interrupt: func() { procs.interrupt(p) },
@@ -108,13 +108,7 @@ func finishProgram(procs *processes, c *call, t *tap, p *process, name string) f
 	r := proto.CallResult{Status: proto.OK}
 	select {
 	case <-p.ended:
-		r.ExitCode = p.exitCode()
-		switch {
-		case p.status.Signaled():
-			r.Status, r.Error = proto.Killed, name+" "+p.death()
-		case r.ExitCode != 0:
-			r.Status, r.Error = proto.Failed, "exit status "+strconv.Itoa(r.ExitCode)
-		}
+		r = shellResult(p, p.exitCode())
 	default:
 		// It was killed and is not gone: the host's kernel has it in an uninterruptible wait.
 	}
@@ -122,4 +116,16 @@ func finishProgram(procs *processes, c *call, t *tap, p *process, name string) f
 		r.Status, r.Error = cause, c.because(cause)
 	}
 	return func() { c.finish(r) }
+}
+
+// shellResult is the result of a command that ended with code; p is the shell where it is dead, nil where it lives on.
+func shellResult(p *process, code int) proto.CallResult {
+	r := proto.CallResult{Status: proto.OK, ExitCode: code}
+	switch {
+	case p != nil && p.status.Signaled():
+		r.Status, r.Error = proto.Killed, "the shell "+p.death()
+	case code != 0:
+		r.Status, r.Error = proto.Failed, "exit status "+strconv.Itoa(code)
+	}
+	return r
 }
