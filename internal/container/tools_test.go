@@ -28,7 +28,7 @@ func TestStreamsAreKeptApart(t *testing.T) {
 	if diff := cmp.Diff(want, out.Outputs); diff != "" {
 		t.Error(diff)
 	}
-	if out := python(t, w, "1/0"); out.Exit() != 1 || turn.Stdout(out.Outputs) != "" || !strings.Contains(turn.Stderr(out.Outputs), "ZeroDivisionError") {
+	if out := python(t, w, "1/0"); out.Exit() != 1 || stdout(out) != "" || !strings.Contains(stderr(out), "ZeroDivisionError") {
 		t.Errorf("%+v", out)
 	}
 }
@@ -49,6 +49,9 @@ func TestCollectorIsBounded(t *testing.T) {
 		t.Errorf("%d runs, %d bytes", len(out), size)
 	}
 }
+
+func stdout(out *tool.Outcome) string { return turn.HostedCall{Outputs: out.Outputs}.Stdout() }
+func stderr(out *tool.Outcome) string { return turn.HostedCall{Outputs: out.Outputs}.Stderr() }
 
 func edit(t testing.TB, w tool.Workspace, args string) *tool.Outcome {
 	t.Helper()
@@ -77,7 +80,7 @@ func TestEdit(t *testing.T) {
 		`{"command":"none","path":"x"}`:                                turn.ErrorInvalidInput,
 	} {
 		out := edit(t, w, args)
-		if out.ErrorCode != want || out.Edit != nil || !out.Failed() || turn.Stderr(out.Outputs) == "" || !strings.Contains(tool.Words(out, nil), turn.Stderr(out.Outputs)) {
+		if out.ErrorCode != want || out.Edit != nil || !out.Failed() || stderr(out) == "" || !strings.Contains(tool.Words(out, nil), stderr(out)) {
 			t.Errorf("%s: %+v", args, out)
 		}
 	}

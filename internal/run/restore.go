@@ -243,7 +243,7 @@ func (s *stored) fill(h turn.HostedCall) turn.HostedCall {
 	switch {
 	case !ok:
 		return h
-	case h.Outputs == nil, h.Code == c.Code && turn.SameOutputs(h.Outputs, c.Outputs):
+	case h.Outputs == nil, h.Code == c.Code && turn.SameOutputs(h, c):
 		return c
 	}
 	h.Files = c.Files

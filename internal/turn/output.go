@@ -29,26 +29,26 @@ func Runs(outputs []Output) []Output {
 	return out
 }
 
-// SameOutputs says whether a client's copy of a call's outputs has all that the stored ones have: the same runs or, where the copy knows
-// streams, the same text on each of them.
-func SameOutputs(client, stored []Output) bool {
-	a, b := Runs(client), Runs(stored)
+// SameOutputs says whether a client's copy of a call has all that the stored call put out: the same runs or, where the copy knows streams,
+// the same text on each of them.
+func SameOutputs(client, stored HostedCall) bool {
+	a, b := Runs(client.Outputs), Runs(stored.Outputs)
 	if slices.EqualFunc(a, b, func(x, y Output) bool { return x.Text == y.Text && x.IsImage() == y.IsImage() }) {
 		return true
 	}
-	for _, o := range client {
+	for _, o := range client.Outputs {
 		if o.Stream != "stdout" && o.Stream != "stderr" {
 			return false
 		}
 	}
-	return len(client) > 0 && Stdout(client) == Stdout(stored) && Stderr(client) == Stderr(stored)
+	return len(client.Outputs) > 0 && client.Stdout() == stored.Stdout() && client.Stderr() == stored.Stderr()
 }
 
-// Stdout is what a client sees as the standard output of a call: all text but that of stderr, in order, the value of the last expression
-// on a line of its own.
-func Stdout(outputs []Output) string {
+// Stdout is what a client that knows two streams sees as the standard output: all text but that of stderr, in order, the value of the last
+// expression on a line of its own.
+func (c HostedCall) Stdout() string {
 	var s []byte
-	for _, o := range outputs {
+	for _, o := range c.Outputs {
 		if o.IsImage() || o.Stream == "stderr" {
 			continue
 		}
@@ -60,13 +60,19 @@ func Stdout(outputs []Output) string {
 	return string(s)
 }
 
-// Stderr is the text of a call's stderr.
-func Stderr(outputs []Output) string {
+// Stderr is the text of stderr, and Failure on a line of its own.
+func (c HostedCall) Stderr() string {
 	var s []byte
-	for _, o := range outputs {
+	for _, o := range c.Outputs {
 		if o.Stream == "stderr" {
 			s = append(s, o.Text...)
 		}
+	}
+	if c.Failure != "" {
+		if len(s) > 0 && s[len(s)-1] != '\n' {
+			s = append(s, '\n')
+		}
+		s = append(s, c.Failure+"\n"...)
 	}
 	return string(s)
 }

@@ -20,10 +20,10 @@ func TestRuns(t *testing.T) {
 	if Runs(nil) != nil || Runs([]Output{}) == nil {
 		t.Error("nil means that a client did not get the outputs, and must stay so")
 	}
-	if got := Stdout(in); got != "ac\n1de[a note][another]" {
+	if got := (HostedCall{Outputs: in}).Stdout(); got != "ac\n1de[a note][another]" {
 		t.Errorf("stdout %q", got)
 	}
-	if got := Stderr(in); got != "bf" {
+	if got := (HostedCall{Outputs: in, Failure: "died"}).Stderr(); got != "bf\ndied\n" {
 		t.Errorf("stderr %q", got)
 	}
 }
@@ -42,7 +42,7 @@ func TestSameOutputs(t *testing.T) {
 		"a stream is out": {[]Output{{Stream: "stdout", Text: "ac"}}, false},
 		"empty":           {[]Output{}, false},
 	} {
-		if got := SameOutputs(test.client, stored); got != test.want {
+		if got := SameOutputs(HostedCall{Outputs: test.client}, HostedCall{Outputs: stored}); got != test.want {
 			t.Errorf("%s: %v", name, got)
 		}
 	}
