@@ -1,6 +1,8 @@
 // Package fake is a sandbox backend for tests of other packages: it runs the real guest in this process, with the host's python3 and
 // shell, as the caller's own user and without any isolation. Only tests may import it; internal/archtest holds that.
 //
+// It has no memory to freeze: Checkpoint keeps what pickle takes (see memory.py).
+//
 // It has no mounts. Calls start in the Source of the mount whose Target is /mnt/data, HOME is that of /home/user, and Call.Dir and the
 // values of Call.Env that begin with a Target are translated; a path within code is not. Memory, processes and disk are limited
 // weakly or not at all.
@@ -18,6 +20,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"github.com/lathe-gateway/lathe/internal/guest"
 	"github.com/lathe-gateway/lathe/internal/sandbox"
@@ -78,10 +81,10 @@ func (b *Backend) Start(ctx context.Context, spec sandbox.Spec) (sandbox.Sandbox
 	if err != nil {
 		return nil, errors.Join(err, os.RemoveAll(tmp))
 	}
-	x := &box{backend: b, env: spec.Env, tmp: tmp, link: link.New(hostEnd, spec.Limits, b.cfg.Log)}
+	x := &box{backend: b, env: spec.Env, tmp: tmp, mounts: spec.Mounts, link: link.New(hostEnd, spec.Limits, b.cfg.Log)}
 	x.guest.Go(func() {
 		defer guestEnd.Close()
-		if err := guest.Serve(b.guestConfig(spec, python, tmp), guestEnd, guestEnd); err != nil {
+		if err := guest.Serve(b.guestConfig(spec, python, x), guestEnd, guestEnd); err != nil {
 			b.cfg.Log.Debug("the guest has ended", "error", err)
 		}
 	})
@@ -98,9 +101,9 @@ func (b *Backend) Start(ctx context.Context, spec sandbox.Spec) (sandbox.Sandbox
 	return x, nil
 }
 
-func (b *Backend) guestConfig(spec sandbox.Spec, python, tmp string) guest.Config {
+func (b *Backend) guestConfig(spec sandbox.Spec, python string, x *box) guest.Config {
 	cfg := guest.Config{
-		Python: python, WorkDir: tmp, Home: tmp, Tmp: tmp, Log: b.cfg.Log, MapPath: mapper(spec.Mounts),
+		Python: python, WorkDir: x.tmp, Home: x.tmp, Tmp: x.tmp, Log: b.cfg.Log, MapPath: x.mapPath,
 		Env: []string{"PATH=" + os.Getenv("PATH")},
 	}
 	for _, name := range []string{"OPENBLAS_CORETYPE", "OPENBLAS_L2_SIZE"} { // without them numpy crashes on some processors
@@ -165,6 +168,9 @@ type box struct {
 	backend *Backend
 	env     map[string]string
 	tmp     string
+	ran     atomic.Bool // whether a Python call came
+	mu      sync.Mutex
+	mounts  []sandbox.Mount // guarded by mu
 	link    *link.Link
 	guest   sync.WaitGroup
 	once    sync.Once
@@ -172,6 +178,9 @@ type box struct {
 }
 
 func (x *box) Exec(ctx context.Context, call sandbox.Call, sink func(sandbox.Output)) (*sandbox.Result, error) {
+	if call.Kind == sandbox.Python {
+		x.ran.Store(true)
+	}
 	return x.link.Exec(ctx, link.WithEnv(call, x.env), sink)
 }
 
@@ -213,18 +222,21 @@ func newPipes() (host, guest io.ReadWriteCloser, err error) {
 	return end(hr, hw), end(gr, gw), nil
 }
 
-// Restore has the contract of sandbox.Backend.Restore.
-func (b *Backend) Restore(context.Context, sandbox.Spec, string) (sandbox.Sandbox, error) {
-	return nil, fmt.Errorf("fake: restore: %w", errors.ErrUnsupported)
-}
-
 // Prepare has nothing to do.
 func (b *Backend) Prepare(context.Context, string) error { return nil }
 
-func (x *box) Checkpoint(context.Context, string) error {
-	return fmt.Errorf("fake: checkpoint: %w", errors.ErrUnsupported)
+// Bind translates paths below the target from now on; what the guest started with, /mnt/data and /home/user, it cannot replace.
+func (x *box) Bind(_ context.Context, m sandbox.Mount) error {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.mounts = append(slices.Clone(x.mounts), m)
+	return nil
 }
 
-func (x *box) Bind(context.Context, sandbox.Mount) error {
-	return fmt.Errorf("fake: bind: %w", errors.ErrUnsupported)
+// mapPath translates paths at and under the mounts' targets.
+func (x *box) mapPath(p string) string {
+	x.mu.Lock()
+	mounts := x.mounts
+	x.mu.Unlock()
+	return mapper(mounts)(p)
 }

@@ -26,7 +26,7 @@ func Run(t *testing.T, newBackend func(t *testing.T) sandbox.Backend) {
 	groups := map[string]func(*testing.T, sandbox.Backend){
 		"Python": testPython, "Display": testDisplay, "Bash": testBash, "Output": testOutput, "Live": testLive,
 		"Stop": testStop, "Cancel": testCancel, "Death": testDeath, "Broken": testBroken, "Background": testBackground, "Limits": testLimits,
-		"Environment": testEnvironment, "Concurrent": testConcurrent, "Life": testLife,
+		"Environment": testEnvironment, "Concurrent": testConcurrent, "Life": testLife, "Checkpoint": testCheckpoint,
 	}
 	for name, test := range groups {
 		t.Run(name, func(t *testing.T) {
@@ -53,11 +53,7 @@ var ids atomic.Int64
 func Start(t *testing.T, b sandbox.Backend, edit func(*sandbox.Spec)) *Place {
 	t.Helper()
 	p := &Place{Data: openDir(t), Home: openDir(t)}
-	spec := sandbox.Spec{
-		ID:     "t" + time.Now().Format("150405") + "-" + strconv.FormatInt(ids.Add(1), 10),
-		Mounts: []sandbox.Mount{{Source: p.Data, Target: "/mnt/data"}, {Source: p.Home, Target: "/home/user"}},
-		Limits: sandbox.Defaults(),
-	}
+	spec := newSpec(p)
 	if edit != nil {
 		edit(&spec)
 	}
@@ -74,6 +70,15 @@ func Start(t *testing.T, b sandbox.Backend, edit func(*sandbox.Spec)) *Place {
 	})
 	p.Sandbox = s
 	return p
+}
+
+// newSpec is the Spec of a sandbox on p's folders with sandbox.Defaults and an ID of its own.
+func newSpec(p *Place) sandbox.Spec {
+	return sandbox.Spec{
+		ID:     "t" + time.Now().Format("150405") + "-" + strconv.FormatInt(ids.Add(1), 10),
+		Mounts: []sandbox.Mount{{Source: p.Data, Target: "/mnt/data"}, {Source: p.Home, Target: "/home/user"}},
+		Limits: sandbox.Defaults(),
+	}
 }
 
 // openDir is a folder that programs of another user can write to.
