@@ -193,7 +193,7 @@ func TestReset(t *testing.T) {
 	sync := make(chan struct{})
 	go func() { // a stream behind it has been through both ends
 		a, b := open(t, guest, accepted)
-		_ = a.Close()
+		_ = a.CloseWrite()
 		_, _ = b.Read(make([]byte, 1))
 		_ = b.Close()
 		_, _ = io.ReadAll(a)

@@ -15,6 +15,7 @@ import (
 // Exec has the contract of sandbox.Sandbox.Exec. Calls of one kind run in the order in which they came; calls of different kinds run
 // side by side.
 func (l *Link) Exec(ctx context.Context, call sandbox.Call, sink func(sandbox.Output)) (*sandbox.Result, error) {
+	call = WithEnv(call, l.networkEnv())
 	timeout := l.limits.ExecTime
 	if call.Timeout > 0 && (timeout == 0 || call.Timeout < timeout) {
 		timeout = call.Timeout
