@@ -22,6 +22,7 @@ var Imports = map[string][]string{
 	"datadir":           {},
 	"archtest":          {},
 	"image":             {},
+	"skill":             {},
 
 	// Contracts.
 	"tool":     {"turn"},
@@ -44,16 +45,20 @@ var Imports = map[string][]string{
 	"sandbox/link":             {"guest/proto", "guest/tunnel", "sandbox"},
 
 	// What stands between.
-	"agent":     {"auth", "provider", "store", "tool", "turn"},
-	"run":       {"auth", "store", "turn"},
-	"container": {"auth", "blob", "sandbox", "store", "tool", "turn"},
-	"telemetry": {"sandbox", "turn"},
+	"agent":         {"auth", "provider", "store", "tool", "turn"},
+	"run":           {"auth", "store", "turn"},
+	"native":        {"auth", "provider", "store", "turn"},
+	"container":     {"auth", "blob", "sandbox", "store", "tool", "turn"},
+	"skill/catalog": {"auth", "blob", "skill", "store", "turn"},
+	"telemetry":     {"sandbox", "turn"},
 
 	// HTTP.
 	"surface/oai":        {"turn"},
 	"surface/anthropic":  {"turn"},
+	"surface/batches":    {"auth", "native", "provider", "store", "surface/anthropic", "turn", "wire/peek"},
 	"surface/chat":       {"auth", "provider", "sse", "surface/oai", "turn", "wire/oaichat", "wire/peek"},
 	"surface/responses":  {"auth", "provider", "sse", "surface/oai", "turn", "wire/oairesponses", "wire/peek"},
+	"surface/messages":   {"provider", "sse", "surface/anthropic", "turn", "wire/anthropic", "wire/peek"},
 	"surface/models":     {"auth", "provider", "surface/oai", "turn"},
 	"surface/containers": {"auth", "container", "store", "surface/oai", "turn"},
 	"surface/files":      {"auth", "container", "store", "surface/oai", "turn"},

@@ -121,14 +121,20 @@ type Limits struct {
 const (
 	Python = "python"
 	Bash   = "bash"
+	Node   = "node"
 )
+
+// MaxSession caps the name of a session.
+const MaxSession = 64
 
 // StartCall is the payload of Start.
 type StartCall struct {
-	Kind string            `json:"kind"`
-	Code string            `json:"code"`
-	Dir  string            `json:"dir,omitempty"`
-	Env  map[string]string `json:"env,omitempty"`
+	Kind string `json:"kind"`
+	// Session names one of several of a kind, at most MaxSession bytes; "" is the default one.
+	Session string            `json:"session,omitempty"`
+	Code    string            `json:"code"`
+	Dir     string            `json:"dir,omitempty"`
+	Env     map[string]string `json:"env,omitempty"`
 	// TimeoutMS ends the call; 0 means none.
 	TimeoutMS int64  `json:"timeout_ms,omitempty"`
 	Limits    Limits `json:"limits"`

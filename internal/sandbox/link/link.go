@@ -39,7 +39,7 @@ type Link struct {
 	out    chan proto.Frame
 	data   chan proto.Frame // of streams; out goes before it
 	sent   chan struct{}    // a frame of data has been written
-	slots  map[sandbox.Kind]chan struct{}
+	slots  slots
 	hello  chan struct{} // closed by the first hello
 	done   chan struct{} // closed when the link has ended
 	wg     sync.WaitGroup
@@ -62,7 +62,6 @@ func New(rw io.ReadWriteCloser, limits sandbox.Limits, log *slog.Logger) *Link {
 		rw: rw, limits: limits, log: log,
 		out: make(chan proto.Frame, 16), data: make(chan proto.Frame), sent: make(chan struct{}),
 		changing: make(chan struct{}, 1),
-		slots:    map[sandbox.Kind]chan struct{}{sandbox.Python: make(chan struct{}, 1), sandbox.Bash: make(chan struct{}, 1)},
 		hello:    make(chan struct{}), done: make(chan struct{}),
 		calls: map[uint32]*pending{},
 	}

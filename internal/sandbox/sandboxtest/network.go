@@ -94,7 +94,20 @@ s = dial(); s.sendall(b'last\n'); s.makefile('rb').readline()`)
 	t.Run("after a checkpoint", func(t *testing.T) {
 		p := Start(t, b, nil)
 		p.connect(t, &sandbox.Network{Serve: upper})
-		p.Must(t, dial+"\ns = dial(); s.sendall(b'x\\n'); s.recv(9)\ns.close(); del s; None")
+		// A program that goes on talking while the checkpoint is taken. The fake keeps neither it nor what pickle does not take.
+		p.Must(t, dial+`
+import subprocess, sys
+subprocess.Popen([sys.executable, '-c', '''
+import os, socket, time
+from urllib.parse import urlsplit
+at = urlsplit(os.environ['HTTP_PROXY'])
+while True:
+    try:
+        s = socket.create_connection((at.hostname, at.port), 30)
+        while True: s.sendall(bytes(1 << 16)); s.recv(1 << 16)
+    except OSError: time.sleep(0.01)
+'''], stdout=-3, stderr=-3)
+del subprocess, sys; None`)
 		dir := checkpoint(t, p)
 		p, err := restore(t, b, dir, p)
 		if err != nil {
