@@ -33,6 +33,7 @@ import (
 	"github.com/lathe-gateway/lathe/internal/surface/chat"
 	"github.com/lathe-gateway/lathe/internal/surface/containers"
 	"github.com/lathe-gateway/lathe/internal/surface/files"
+	"github.com/lathe-gateway/lathe/internal/surface/messages"
 	"github.com/lathe-gateway/lathe/internal/surface/models"
 	"github.com/lathe-gateway/lathe/internal/surface/responses"
 	"github.com/lathe-gateway/lathe/internal/telemetry"
@@ -149,6 +150,7 @@ func (a *app) connect(context.Context) error {
 	files.New(a.containers.Uploads(), a.log).Register(a.api)
 	batches.New(batches.Config{Models: router, Natives: a.natives, Steps: a.store.Steps(), Logger: a.log}).Register(a.api)
 	a.api.Handle("POST /v1/chat/completions", chat.New(chat.Config{Turns: turns, Models: router, Logger: a.log}))
+	messages.Register(a.api, messages.Config{Turns: turns, Models: router, Logger: a.log})
 	a.api.Handle("POST /v1/responses", responses.New(responses.Config{Turns: turns, Models: router, Logger: a.log}))
 	return nil
 }

@@ -56,6 +56,7 @@ var Imports = map[string][]string{
 	"surface/batches":    {"auth", "native", "provider", "store", "surface/anthropic", "turn", "wire/peek"},
 	"surface/chat":       {"auth", "provider", "sse", "surface/oai", "turn", "wire/oaichat", "wire/peek"},
 	"surface/responses":  {"auth", "provider", "sse", "surface/oai", "turn", "wire/oairesponses", "wire/peek"},
+	"surface/messages":   {"provider", "sse", "surface/anthropic", "turn", "wire/anthropic", "wire/peek"},
 	"surface/models":     {"auth", "provider", "surface/oai", "turn"},
 	"surface/containers": {"auth", "container", "store", "surface/oai", "turn"},
 	"surface/files":      {"auth", "container", "store", "surface/oai", "turn"},
