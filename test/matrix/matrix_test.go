@@ -32,6 +32,7 @@ import (
 	"github.com/lathe-gateway/lathe/internal/store"
 	"github.com/lathe-gateway/lathe/internal/store/sqlite"
 	"github.com/lathe-gateway/lathe/internal/surface/chat"
+	"github.com/lathe-gateway/lathe/internal/surface/messages"
 	"github.com/lathe-gateway/lathe/internal/surface/responses"
 	"github.com/lathe-gateway/lathe/internal/upstreamtest"
 )
@@ -164,6 +165,7 @@ var upstreams = []string{"openai-chat", "openai-responses", "anthropic"}
 type world struct {
 	containers *container.Manager
 	store      store.Store
+	answer     []byte // the newest, as it came
 }
 
 func newWorld(t *testing.T) *world {
@@ -190,7 +192,7 @@ func newWorld(t *testing.T) *world {
 		_ = backend.Close()
 		_ = db.Close()
 	})
-	return &world{containers, db}
+	return &world{containers: containers, store: db}
 }
 
 func must(t testing.TB, err error) {
@@ -201,7 +203,7 @@ func must(t testing.TB, err error) {
 }
 
 // gateway is all of Lathe over one stub that speaks protocol.
-func (w *world) gateway(t *testing.T, protocol string) (string, *upstreamtest.Server) {
+func (w *world) gateway(t *testing.T, protocol string, wrap func(provider.Provider) provider.Provider) (string, *upstreamtest.Server) {
 	t.Helper()
 	log := slog.New(slog.DiscardHandler)
 	up := upstreamtest.Start(t)
@@ -216,6 +218,7 @@ func (w *world) gateway(t *testing.T, protocol string) (string, *upstreamtest.Se
 		m.Provider, err = anthropic.New(anthropic.Config{BaseURL: up.URL(), Retries: -1})
 	}
 	must(t, err)
+	m.Provider = wrap(m.Provider)
 	router, err := provider.NewRouter([]provider.Model{m})
 	must(t, err)
 	loop := agent.New(agent.Config{Provider: router, Workspaces: w.containers, Logger: log})
@@ -223,6 +226,7 @@ func (w *world) gateway(t *testing.T, protocol string) (string, *upstreamtest.Se
 	mux := http.NewServeMux()
 	mux.Handle("POST /v1/responses", responses.New(responses.Config{Turns: turns, Models: router, Logger: log}))
 	mux.Handle("POST /v1/chat/completions", chat.New(chat.Config{Turns: turns, Models: router, Logger: log}))
+	messages.Register(mux, messages.Config{Turns: turns, Models: router, Logger: log})
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		p := auth.Principal{Name: "tester", Project: "p"}
 		mux.ServeHTTP(w, r.WithContext(auth.WithPrincipal(r.Context(), p)))
@@ -237,9 +241,12 @@ func (w *world) gateway(t *testing.T, protocol string) (string, *upstreamtest.Se
 func TestMatrix(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	for _, s := range []surface{chatSurface, responsesSurface} {
+	for _, s := range []surface{chatSurface, responsesSurface, messagesSurface} {
 		for _, protocol := range upstreams {
 			for _, sc := range scenarios() {
+				if s.name == "messages" && sc.asks.hosted {
+					continue // TODO(needs the edit tool, which the surface declares with code execution): take this away
+				}
 				for _, stream := range []bool{false, true} {
 					name := strings.Join([]string{s.name, protocol, sc.name, map[bool]string{false: "plain", true: "streamed"}[stream]}, ".")
 					t.Run(name, func(t *testing.T) { w.cell(t, s, protocol, sc, stream) })
@@ -251,7 +258,7 @@ func TestMatrix(t *testing.T) {
 
 // cell asks, answers calls, and compares.
 func (w *world) cell(t *testing.T, s surface, protocol string, sc scenario, stream bool) {
-	url, up := w.gateway(t, protocol)
+	url, up := w.gateway(t, protocol, func(p provider.Provider) provider.Provider { return p })
 	up.Push(sc.script...)
 	sc.asks.stream = stream
 	asked := s.ask(sc.asks)
@@ -335,6 +342,7 @@ func (w *world) exchange(t *testing.T, s surface, url string, body object, golde
 	defer resp.Body.Close()
 	answer, err := io.ReadAll(resp.Body)
 	broken := err != nil
+	w.answer = answer
 	streamed := strings.HasPrefix(resp.Header.Get("Content-Type"), "text/event-stream")
 	golden.Files = append(golden.Files,
 		txtar.File{Name: "request.json", Data: indent(t, body)},
