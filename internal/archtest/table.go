@@ -46,14 +46,17 @@ var Imports = map[string][]string{
 	// What stands between.
 	"agent":     {"auth", "provider", "store", "tool", "turn"},
 	"run":       {"auth", "store", "turn"},
+	"native":    {"auth", "provider", "store", "turn"},
 	"container": {"auth", "blob", "sandbox", "store", "tool", "turn"},
 	"telemetry": {"sandbox", "turn"},
 
 	// HTTP.
 	"surface/oai":        {"turn"},
 	"surface/anthropic":  {"turn"},
+	"surface/batches":    {"auth", "native", "provider", "store", "surface/anthropic", "turn", "wire/peek"},
 	"surface/chat":       {"auth", "provider", "sse", "surface/oai", "turn", "wire/oaichat", "wire/peek"},
 	"surface/responses":  {"auth", "provider", "sse", "surface/oai", "turn", "wire/oairesponses", "wire/peek"},
+	"surface/messages":   {"provider", "sse", "surface/anthropic", "turn", "wire/anthropic", "wire/peek"},
 	"surface/models":     {"auth", "provider", "surface/oai", "turn"},
 	"surface/containers": {"auth", "container", "store", "surface/oai", "turn"},
 	"surface/files":      {"auth", "container", "store", "surface/oai", "turn"},

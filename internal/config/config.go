@@ -63,7 +63,7 @@ type Model struct {
 	APIKey  Secret `yaml:"api_key,omitzero"`
 	// Model is the provider's own name; "" means the name that the client asked for.
 	Model string `yaml:"model,omitempty"`
-	// HostedTools is lathe (run here) or provider (left to the provider, where it has any: openai-responses).
+	// HostedTools is lathe (run here) or provider (left to the provider, where it has any: openai-responses, anthropic).
 	HostedTools string `yaml:"hosted_tools"`
 	// Images says that the model takes images, so that it is shown the figures that its code drew. It is true by default for anthropic.
 	Images bool `yaml:"images"`

@@ -133,10 +133,6 @@ func (d *decoder) providerKeys(n ast.Node, path string, present map[string]ast.N
 		if present["base_url"] == nil && present["api_key"] == nil {
 			d.fault(n, path+".api_key", `is missing: give it Anthropic's API key, best as a variable: api_key: "${ANTHROPIC_API_KEY}"`)
 		}
-		if m.HostedTools == "provider" {
-			d.fault(present["hosted_tools"], path+".hosted_tools",
-				`"provider" comes with a later release for anthropic, together with the Messages API: write "lathe", which runs code here`)
-		}
 		return
 	case "demo":
 		for _, key := range []string{"base_url", "api_key"} {
