@@ -79,6 +79,13 @@ func (m *Manager) sweep(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	err = m.Store.Skills().AllVersions(ctx, func(v store.SkillVersion) error {
+		named[blob.Key(v.BlobOwner(), v.SHA256)] = true
+		return nil
+	})
+	if err != nil {
+		return err
+	}
 	n, err := m.Blobs.Sweep(ctx, func(key string) bool { return named[key] })
 	if n > 0 {
 		m.log.InfoContext(ctx, "bytes without a file removed", "blobs", n)
