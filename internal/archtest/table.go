@@ -44,11 +44,12 @@ var Imports = map[string][]string{
 	"sandbox/link":             {"guest/proto", "sandbox"},
 
 	// What stands between.
-	"agent":     {"auth", "provider", "store", "tool", "turn"},
-	"run":       {"auth", "store", "turn"},
-	"native":    {"auth", "provider", "store", "turn"},
-	"container": {"auth", "blob", "sandbox", "store", "tool", "turn"},
-	"telemetry": {"sandbox", "turn"},
+	"agent":         {"auth", "provider", "store", "tool", "turn"},
+	"run":           {"auth", "store", "turn"},
+	"native":        {"auth", "provider", "store", "turn"},
+	"container":     {"auth", "blob", "sandbox", "store", "tool", "turn"},
+	"skill/catalog": {"auth", "blob", "skill", "store", "turn"},
+	"telemetry":     {"sandbox", "turn"},
 
 	// HTTP.
 	"surface/oai":        {"turn"},
