@@ -109,7 +109,7 @@ while True:
 '''], stdout=-3, stderr=-3)
 del subprocess, sys; None`)
 		dir := checkpoint(t, p)
-		p, err := restore(t, b, dir, p)
+		p, err := restore(t, b, dir, p, nil)
 		if err != nil {
 			t.Fatalf("restore: %v", err)
 		}
