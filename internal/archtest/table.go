@@ -38,11 +38,12 @@ var Imports = map[string][]string{
 	"upstream":                 {"provider", "sse", "turn", "wire/peek"},
 	"store/sqlite":             {"store"},
 	"blob":                     {},
-	"guest":                    {"guest/editor", "guest/proto"},
+	"guest":                    {"guest/editor", "guest/proto", "guest/tunnel"},
 	"guest/editor":             {"guest/proto"},
+	"guest/tunnel":             {"guest/proto"},
 	"guest/embedded":           {},
 	"sandbox/gvisor":           {"guest/embedded", "guest/proto", "image", "sandbox", "sandbox/link"},
-	"sandbox/link":             {"guest/proto", "sandbox"},
+	"sandbox/link":             {"guest/proto", "guest/tunnel", "sandbox"},
 
 	// What stands between.
 	"agent":         {"auth", "provider", "store", "tool", "turn"},
