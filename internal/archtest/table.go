@@ -37,6 +37,7 @@ var Imports = map[string][]string{
 	"upstream":                 {"provider", "sse", "turn", "wire/peek"},
 	"store/sqlite":             {"store"},
 	"blob":                     {},
+	"memory":                   {},
 	"guest":                    {"guest/proto"},
 	"guest/embedded":           {},
 	"sandbox/gvisor":           {"guest/embedded", "guest/proto", "image", "sandbox", "sandbox/link"},
@@ -45,7 +46,7 @@ var Imports = map[string][]string{
 	// What stands between.
 	"agent":     {"auth", "provider", "store", "tool", "turn"},
 	"run":       {"auth", "store", "turn"},
-	"container": {"auth", "blob", "sandbox", "store", "tool", "turn"},
+	"container": {"auth", "blob", "memory", "sandbox", "store", "tool", "turn"},
 	"telemetry": {"sandbox", "turn"},
 
 	// HTTP.

@@ -262,3 +262,55 @@ func TestModes(t *testing.T) {
 		t.Fatal(err)
 	}
 }
+
+func TestNamed(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	s := open(t, dir)
+	ctx := t.Context()
+	sum, n, err := s.PutNamed(ctx, "p", "mem_1", strings.NewReader("memory"))
+	if want := sha256.Sum256([]byte("memory")); err != nil || n != 6 || sum != hex.EncodeToString(want[:]) {
+		t.Fatalf("put: %s, %d, %v", sum, n, err)
+	}
+	if _, _, err := s.PutNamed(ctx, "q", "mem_1", strings.NewReader("of another project")); err != nil {
+		t.Fatal(err)
+	}
+	failing := io.MultiReader(strings.NewReader("half"), iotest.ErrReader(errors.New("broken")))
+	if _, _, err := s.PutNamed(ctx, "p", "mem_2", failing); err == nil {
+		t.Error("half a blob was kept")
+	}
+	get := func(project, id string) (string, error) {
+		r, err := s.OpenNamed(ctx, project, id)
+		if err != nil {
+			return "", err
+		}
+		defer r.Close()
+		data, err := io.ReadAll(r)
+		return string(data), err
+	}
+	if got, err := get("p", "mem_1"); got != "memory" || err != nil {
+		t.Errorf("got %q, %v", got, err)
+	}
+	for _, id := range []string{"mem_2", "", "..", "mem_../x", "mem", "mem_a/b", sum} {
+		if _, err := get("p", id); !errors.Is(err, blob.ErrNotFound) {
+			t.Errorf("%q: %v, want ErrNotFound", id, err)
+		}
+		if id != "mem_2" {
+			if _, _, err := s.PutNamed(ctx, "p", id, strings.NewReader("x")); err == nil {
+				t.Errorf("%q is taken as a name", id)
+			}
+		}
+	}
+	keep := blob.NamedKey("p", "mem_1")
+	if n, err := s.Sweep(ctx, func(key string) bool { return key == keep }); n != 1 || err != nil {
+		t.Errorf("swept %d, %v; want the other project's", n, err)
+	}
+	for range 2 {
+		if err := s.DeleteNamed(ctx, "p", "mem_1"); err != nil {
+			t.Error(err)
+		}
+	}
+	if left := files(t, dir); len(left) > 0 {
+		t.Errorf("left: %q", left)
+	}
+}
