@@ -132,7 +132,7 @@ func (a *app) connect(context.Context) error {
 		return err
 	}
 	loop := agent.New(agent.Config{
-		Provider: router, Workspaces: a.containers, MaxRounds: a.cfg.Agent.MaxRounds, MaxTime: time.Duration(a.cfg.Agent.MaxTime),
+		Provider: router, Workspaces: a.containers, MaxRounds: a.cfg.Agent.MaxRounds, MaxCalls: a.cfg.Agent.MaxCalls, MaxTime: time.Duration(a.cfg.Agent.MaxTime),
 		Images: func(model string) bool { m, err := router.Model(model); return err == nil && m.Images }, Logger: a.log,
 	})
 	turns := a.metrics.Streamer(run.New(run.Config{
@@ -209,7 +209,8 @@ func upstreamConfig(m config.Model, log *slog.Logger) upstream.Config {
 func (a *app) server(drain time.Duration) *server.Server {
 	return server.New(server.Config{
 		Log: a.log, Keys: a.keys, API: a.api, Metrics: a.metrics, Drain: drain,
-		Ready: map[string]func(context.Context) error{"store": a.store.Ping, "sandbox": a.sandbox.ready},
+		Bodies: int64(a.cfg.Server.RequestMemory),
+		Ready:  map[string]func(context.Context) error{"store": a.store.Ping, "sandbox": a.sandbox.ready},
 	})
 }
 

@@ -25,6 +25,8 @@ type Config struct {
 	Images func(model string) bool
 	// MaxRounds is how many times a model is asked with hosted tools in one turn, 0 for 32. One more round without them may follow.
 	MaxRounds int
+	// MaxCalls is how many hosted calls one turn may make, over all its rounds, 0 for 100. The client's own limit holds where it is lower.
+	MaxCalls int
 	// MaxTime is after how long a turn gets its last round, 0 for 10 minutes. Code that runs then is interrupted; a model that
 	// writes is not.
 	MaxTime time.Duration
@@ -44,6 +46,9 @@ func New(cfg Config) *Agent {
 	}
 	if cfg.MaxRounds <= 0 {
 		cfg.MaxRounds = 32
+	}
+	if cfg.MaxCalls <= 0 {
+		cfg.MaxCalls = 100
 	}
 	if cfg.MaxTime <= 0 {
 		cfg.MaxTime = 10 * time.Minute

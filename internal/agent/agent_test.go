@@ -73,6 +73,8 @@ func (m *model) Stream(ctx context.Context, req *turn.Request) turn.Stream {
 				}
 			case func(context.Context):
 				e(ctx)
+			case turn.Block:
+				evs = append(seq.Close(), turn.BlockDone{Block: e})
 			case turn.Finished:
 				end = e
 			case error:

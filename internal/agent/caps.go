@@ -11,7 +11,7 @@ type spent string
 
 const (
 	spentRounds  spent = "rounds"
-	spentCalls   spent = "max_tool_calls"
+	spentCalls   spent = "calls"
 	spentTime    spent = "time"
 	spentRepeats spent = "repeats"
 )
@@ -21,10 +21,14 @@ const maxRepeats = 3
 
 // spend says whether a limit of the turn has been reached.
 func (l *loop) spend() spent {
-	switch h := l.req.Hosted; {
+	calls := l.cfg.MaxCalls
+	if h := l.req.Hosted; h != nil && h.MaxCalls != nil {
+		calls = min(calls, *h.MaxCalls)
+	}
+	switch {
 	case l.repeats.count >= maxRepeats:
 		return spentRepeats
-	case h != nil && h.MaxCalls != nil && l.calls >= *h.MaxCalls:
+	case l.calls >= calls:
 		return spentCalls
 	case time.Since(l.start) >= l.cfg.MaxTime:
 		return spentTime

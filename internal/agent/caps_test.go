@@ -1,6 +1,7 @@
 package agent_test
 
 import (
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -42,6 +43,33 @@ func TestRule5LastRoundKeepsClientTools(t *testing.T) {
 	}
 	if len(all[turn.CallDone](r)) != 1 || r.finished().Reason != turn.ReasonCalls {
 		t.Error("the client's call in the last round was lost")
+	}
+}
+
+// A model that writes thousands of calls in one turn does not keep a sandbox busy until the time is up.
+func TestRule5OperatorsMaxCalls(t *testing.T) {
+	for name, own := range map[string]*int{"alone": nil, "client allows more": ptr(4000)} {
+		t.Run(name, func(t *testing.T) {
+			script := make([]any, 5000)
+			for i := range script {
+				script[i] = python("print " + strconv.Itoa(i))
+			}
+			b := newBench(t, script, []any{"done"})
+			b.cfg.MaxCalls = 7
+			req := request("hi")
+			req.Hosted.MaxCalls = own
+			r := b.ok(req)
+			if len(b.ws.ran) != 7 || len(r.hosted()) != 7 || r.finished().HostedCalls != 7 {
+				t.Errorf("%d calls ran, the client saw %d, counted are %d", len(b.ws.ran), len(r.hosted()), r.finished().HostedCalls)
+			}
+			if r.text() != "done" || r.finished().Reason != turn.ReasonStop || len(b.model.requests[1].Tools) != 0 {
+				t.Errorf("%q, %v, tools of the last round %q", r.text(), r.finished().Reason, toolNames(b.model.requests[1]))
+			}
+			s := sketch(b.model.requests[1].Items)
+			if got := s[len(s)-1]; !strings.Contains(got, "limit of tool calls") {
+				t.Errorf("the model was not told: %q", got)
+			}
+		})
 	}
 }
 

@@ -31,6 +31,7 @@ type loop struct {
 	shown   []turn.File          // displayed, and not yet cited by a message
 
 	usage       turn.Usage
+	upstream    turn.Finished // of the newest round
 	rounds      int
 	calls       int // hosted calls that the client has seen
 	sandboxTime time.Duration
@@ -90,7 +91,10 @@ func (l *loop) prepare(ctx context.Context) error {
 
 func (l *loop) finish(reason turn.Reason) error {
 	l.ended = reason
-	f := turn.Finished{Reason: reason, Usage: l.usage, Items: l.added, Rounds: l.rounds, HostedCalls: l.calls}
+	f := turn.Finished{
+		Reason: reason, StopSequence: l.upstream.StopSequence, Raw: l.upstream.Raw, Usage: l.usage, Items: l.added,
+		Rounds: l.rounds, HostedCalls: l.calls,
+	}
 	if l.ws != nil {
 		c := l.ws.Container()
 		f.Container = &c

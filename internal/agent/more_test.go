@@ -282,3 +282,24 @@ func TestLog(t *testing.T) {
 		t.Errorf("logged %s", got)
 	}
 }
+
+// What only the upstream's protocol knows goes through: its blocks in their places, also to the next round, and how the last round ended.
+func TestTheUpstreamsOwnIsKept(t *testing.T) {
+	block := turn.Block{Protocol: "p", Kind: "search", JSON: []byte(`{"a":1}`)}
+	end := turn.Finished{Reason: turn.ReasonPause, StopSequence: "X", Raw: &turn.Raw{Protocol: "p", JSON: []byte(`{}`)}, Usage: usage}
+	b := newBench(t, []any{"a", block, python("print 1")}, []any{block, end})
+	r := b.ok(request("hi"))
+	if blocks := all[turn.BlockDone](r); len(blocks) != 2 || blocks[0].Block.Kind != "search" {
+		t.Errorf("%+v", blocks)
+	}
+	found := 0
+	for _, it := range b.model.requests[1].Items {
+		if got, ok := it.(turn.Block); ok && string(got.JSON) == `{"a":1}` {
+			found++
+		}
+	}
+	f := r.finished()
+	if found != 1 || f.Reason != turn.ReasonPause || f.StopSequence != "X" || f.Raw != end.Raw || f.Usage != usage.Add(usage) {
+		t.Errorf("%d blocks in the second round; %+v", found, f)
+	}
+}

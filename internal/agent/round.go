@@ -65,7 +65,7 @@ func (r *round) ask(ctx context.Context) error {
 			}
 		case turn.Finished:
 			finished = true
-			r.reason = e.Reason
+			r.reason, r.upstream = e.Reason, e
 			r.usage = r.usage.Add(e.Usage)
 		default:
 			if r.holding {
@@ -106,6 +106,8 @@ func (r *round) play(ctx context.Context, ev turn.Event) error {
 		return r.messageDone(ctx, e.Message)
 	case turn.ReasoningDone:
 		r.items = append(r.items, e.Reasoning)
+	case turn.BlockDone:
+		r.items = append(r.items, e.Block)
 	case turn.CallStarted:
 		return r.callStarted(ctx, e.Name)
 	case turn.CallDelta:

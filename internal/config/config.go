@@ -28,7 +28,10 @@ type Config struct {
 	Keys    []Key   `yaml:"keys"`
 	Models  []Model `yaml:"models"`
 	Sandbox Sandbox `yaml:"sandbox"`
-	Agent   Agent   `yaml:"agent"`
+	// Projects are those of Keys that differ from Sandbox.PerProject.
+	Projects []Project `yaml:"projects"`
+	Agent    Agent     `yaml:"agent"`
+	Server   Server    `yaml:"server"`
 
 	// ImageDirs are the folders that named images are looked for in, in order. It is no key of the file: LATHE_IMAGE_DIR alone where
 	// that is set, else the user's own (for others than root) and the machine's.
@@ -70,24 +73,60 @@ type Model struct {
 type Sandbox struct {
 	// Image is a directory, or the name of an image in ImageDirs; "" is the image `python`, or else the host's Python.
 	Image string `yaml:"image"`
-	// Pool is accepted and has no effect in this release: no sandboxes are started ahead.
-	Pool        int      `yaml:"pool"`
-	Memory      Size     `yaml:"memory"`
-	Disk        Size     `yaml:"disk"`
-	CPUs        float64  `yaml:"cpus"`
-	Processes   int      `yaml:"processes"`
+	// Pool is how many started sandboxes wait at least for new containers, PoolMax how many under a burst. 0 starts none ahead.
+	Pool    int `yaml:"pool"`
+	PoolMax int `yaml:"pool_max"`
+	// MaxLive and MaxMemory cap the live sandboxes of this machine, by number and by the sum of their memory limits; 0 means as many as
+	// fit three quarters of its memory. QueueTime is how long a call waits for a place.
+	MaxLive   int      `yaml:"max_live"`
+	MaxMemory Size     `yaml:"max_memory"`
+	QueueTime Duration `yaml:"queue_time"`
+	Memory    Size     `yaml:"memory"`
+	Disk      Size     `yaml:"disk"`
+	CPUs      float64  `yaml:"cpus"`
+	Processes int      `yaml:"processes"`
+	// Files caps the stored versions of one container's files.
+	Files       int      `yaml:"files"`
 	ExecTimeout Duration `yaml:"exec_timeout"`
 	Network     string   `yaml:"network"`
 	// HibernateAfter is accepted and has no effect in this release: memory is not kept on disk. An idle sandbox is freed after 20
 	// minutes; its files stay.
 	HibernateAfter Duration `yaml:"hibernate_after"`
 	ExpireAfter    Duration `yaml:"expire_after"`
+	// PerProject is what each project may take that Projects does not say otherwise of.
+	PerProject ProjectLimits `yaml:"per_project"`
+}
+
+// Project is what an operator says of one project.
+type Project struct {
+	Name string `yaml:"name"`
+	// Limits are complete: what the file does not name is Sandbox.PerProject's.
+	Limits ProjectLimits `yaml:"limits"`
+}
+
+// ProjectLimits is what all containers and files of a project may take together. 0 is no limit.
+type ProjectLimits struct {
+	// Live is the number of live containers, Memory the sum of their memory limits.
+	Live   int  `yaml:"live"`
+	Memory Size `yaml:"memory"`
+	// Stored is the bytes on disk: volumes, all versions of files, uploads, hibernated memory. Files is the number of files.
+	Stored Size `yaml:"stored"`
+	Files  int  `yaml:"files"`
+	// TimePerDay is for how long code may run in a day (UTC), all calls together.
+	TimePerDay Duration `yaml:"time_per_day"`
 }
 
 // Agent bounds one turn.
 type Agent struct {
 	MaxRounds int      `yaml:"max_rounds"`
+	MaxCalls  int      `yaml:"max_calls"`
 	MaxTime   Duration `yaml:"max_time"`
+}
+
+// Server bounds what requests take of the gateway itself.
+type Server struct {
+	// RequestMemory caps the bytes of all requests' bodies that are held at once, uploads of files apart.
+	RequestMemory Size `yaml:"request_memory"`
 }
 
 // Default is the configuration of an empty file, without the folders, which depend on the user (see Load).
@@ -96,11 +135,12 @@ func Default() Config {
 		Listen: "127.0.0.1:4747",
 		Models: []Model{{Name: "demo", Provider: "demo", HostedTools: "lathe"}},
 		Sandbox: Sandbox{
-			Pool: 2, Memory: 1 << 30, Disk: 5 << 30, CPUs: 1, Processes: 256,
+			Pool: 2, PoolMax: 8, QueueTime: Duration(30 * time.Second), Memory: 1 << 30, Disk: 5 << 30, CPUs: 1, Processes: 256, Files: 20_000,
 			ExecTimeout: Duration(2 * time.Minute), Network: "none",
 			HibernateAfter: Duration(time.Minute), ExpireAfter: Duration(720 * time.Hour),
 		},
-		Agent: Agent{MaxRounds: 32, MaxTime: Duration(10 * time.Minute)},
+		Agent:  Agent{MaxRounds: 32, MaxCalls: 100, MaxTime: Duration(10 * time.Minute)},
+		Server: Server{RequestMemory: 256 << 20},
 	}
 }
 
@@ -109,7 +149,7 @@ func (c *Config) YAML() ([]byte, error) {
 	var b bytes.Buffer
 	idle := []*yaml.Comment{yaml.LineComment(" has no effect in this release")}
 	err := yaml.NewEncoder(&b, yaml.IndentSequence(true), yaml.WithComment(yaml.CommentMap{
-		"$.sandbox.pool": idle, "$.sandbox.hibernate_after": idle,
+		"$.sandbox.hibernate_after": idle,
 	})).Encode(c)
 	return b.Bytes(), err
 }

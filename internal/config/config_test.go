@@ -48,6 +48,9 @@ func TestLoadReadsTheWholeContract(t *testing.T) {
 	t.Parallel()
 	got, err := load(t, `
 listen: 0.0.0.0:4748
+projects:
+  - {name: research, limits: {live: 0, stored: 1TiB}}
+  - name: default
 data_dir: /srv/lathe
 database: ""
 blobs: ""
@@ -70,6 +73,11 @@ models:
 sandbox:
   image: ~/images/python
   pool: 0
+  pool_max: 3
+  max_live: 40
+  max_memory: 16GiB
+  queue_time: 5s
+  files: 500
   memory: 512MiB
   disk: 2GB
   cpus: 0.5
@@ -78,7 +86,9 @@ sandbox:
   network: none
   hibernate_after: 5m
   expire_after: 24h
-agent: {max_rounds: 4, max_time: 1m30s}
+  per_project: {live: 10, memory: 8GiB, stored: 50GiB, files: 1000, time_per_day: 2h}
+agent: {max_rounds: 4, max_calls: 20, max_time: 1m30s}
+server: {request_memory: 128MiB}
 `, map[string]string{"LATHE_KEY_ALICE": "sk-alice-123", "VLLM_KEY": "sk-vllm", "PROCS": "64", "LATHE_IMAGE_DIR": "/img"})
 	if err != nil {
 		t.Fatal(err)
@@ -99,10 +109,17 @@ agent: {max_rounds: 4, max_time: 1m30s}
 			{Name: "*", Provider: "demo", HostedTools: "lathe"},
 		},
 		Sandbox: Sandbox{
-			Image: "/home/ann/images/python", Memory: 512 << 20, Disk: 2e9, CPUs: 0.5, Processes: 64, Network: "none",
+			Image: "/home/ann/images/python", PoolMax: 3, MaxLive: 40, MaxMemory: 16 << 30, QueueTime: Duration(5 * time.Second), Files: 500,
+			PerProject: ProjectLimits{Live: 10, Memory: 8 << 30, Stored: 50 << 30, Files: 1000, TimePerDay: Duration(2 * time.Hour)},
+			Memory:     512 << 20, Disk: 2e9, CPUs: 0.5, Processes: 64, Network: "none",
 			ExecTimeout: Duration(30 * time.Second), HibernateAfter: Duration(5 * time.Minute), ExpireAfter: Duration(24 * time.Hour),
 		},
-		Agent: Agent{MaxRounds: 4, MaxTime: Duration(90 * time.Second)},
+		Projects: []Project{
+			{Name: "research", Limits: ProjectLimits{Memory: 8 << 30, Stored: 1 << 40, Files: 1000, TimePerDay: Duration(2 * time.Hour)}},
+			{Name: "default", Limits: ProjectLimits{Live: 10, Memory: 8 << 30, Stored: 50 << 30, Files: 1000, TimePerDay: Duration(2 * time.Hour)}},
+		},
+		Agent:  Agent{MaxRounds: 4, MaxCalls: 20, MaxTime: Duration(90 * time.Second)},
+		Server: Server{RequestMemory: 128 << 20},
 	}
 	if diff := cmp.Diff(want, got, secrets); diff != "" {
 		t.Errorf("Load (-want +got):\n%s", diff)
@@ -151,11 +168,11 @@ func TestFaults(t *testing.T) {
 		want       []string // without the file's path
 	}{
 		{"unknown key", "listn: 127.0.0.1:1\n", []string{`:1: listn: unknown key, did you mean "listen"?`}},
-		{"unknown key far from all", "agent: {zzzzzzz: 1}\n", []string{`:1: agent.zzzzzzz: unknown key: allowed here are max_rounds, max_time`}},
+		{"unknown key far from all", "agent: {zzzzzzz: 1}\n", []string{`:1: agent.zzzzzzz: unknown key: allowed here are max_rounds, max_calls, max_time`}},
 		{"twice", "listen: 127.0.0.1:1\nlisten: 127.0.0.1:2\n", []string{`:2: listen: stands twice, first in line 1: keep one`}},
 		{"two documents", "listen: 127.0.0.1:1\n---\nlisten: 127.0.0.1:2\n",
 			[]string{`:3: a second document: write one document, without '---' between its parts`}},
-		{"not a mapping", "- a\n", []string{`:1: must hold keys with values (listen, data_dir, database, blobs, keys, models, sandbox, agent), not a list`}},
+		{"not a mapping", "- a\n", []string{`:1: must hold keys with values (listen, data_dir, database, blobs, keys, models, sandbox, projects, agent, server), not a list`}},
 		{"scalar for list", "models: demo\n", []string{`:1: models: must be a list (lines that start with '- '), not a single value`}},
 		{"list for scalar", "listen: [a]\n", []string{`:1: listen: must be a single value, not a list`}},
 		{"listen", "listen: 4747\n", []string{
@@ -219,6 +236,13 @@ func TestFaults(t *testing.T) {
 		{"same keys", "keys: [{name: a, key: hidden-12345}, {name: a, key: hidden-12345}]\n", []string{
 			`:1: keys[1].name: "a" is already the name of keys[0]: give each key its own`,
 			`:1: keys[1].key: is the same key as that of keys[0]: give each client its own`}},
+		{"projects", "projects:\n  - {name: typo, limits: {live: -1}}\n  - {limits: {stored: much}}\n  - {name: default}\n  - {name: default, live: 3}\n", []string{
+			`:2: projects[0].name: "typo" is the project of no key: write a name that stands in keys, or "default"`,
+			`:2: projects[0].limits.live: "-1" is not a whole number from 0 to 100000`,
+			`:3: projects[1].name: is missing: give it a name`,
+			`:3: projects[1].limits.stored: "much" is not a size: write a number and a unit (KiB, MiB, GiB, TiB, or KB, MB, GB, TB), such as 512MiB`,
+			`:5: projects[3].name: "default" is already the name of projects[2]: write its limits together`,
+			`:5: projects[3].live: unknown key: allowed here are name, limits`}},
 		{"short key", "keys: [{name: a, key: hidden}]\n", []string{
 			":1: keys[0].key: is not a usable key: take at least 8 characters of printable ASCII without spaces, " +
 				"such as the output of `openssl rand -hex 24`"}},
@@ -324,7 +348,8 @@ func TestAnchors(t *testing.T) {
 
 func TestShownConfigurationGivesTheSameAgain(t *testing.T) {
 	t.Parallel()
-	first, err := load(t, "data_dir: /srv/x\nsandbox: {memory: 1536MiB, cpus: 0.5}\nkeys: [{name: a, key: hidden-hidden}]\n"+
+	first, err := load(t, "data_dir: /srv/x\nsandbox: {memory: 1536MiB, cpus: 0.5, per_project: {live: 3}}\n"+
+		"projects: [{name: default, limits: {stored: 1GiB, live: 0}}]\nkeys: [{name: a, key: hidden-hidden}]\n"+
 		"models: [{name: m, provider: openai-chat, base_url: 'https://h/v1', api_key: hidden}]\n", nil)
 	if err != nil {
 		t.Fatal(err)

@@ -17,6 +17,7 @@ type decoder struct {
 	env     func(string) (string, bool)
 	anchors map[string]ast.Node
 	faults  Faults
+	late    []project // read when the rest is known
 }
 
 // field is one key of a mapping and how its value is read. set gets the value's path.

@@ -124,5 +124,6 @@ func (d *decoder) document(text []byte, c *Config) {
 			}
 		}
 		d.mapping(root, "", d.root(c))
+		d.complete(c)
 	}
 }

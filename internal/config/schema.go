@@ -28,7 +28,11 @@ func (d *decoder) root(c *Config) []field {
 		{"keys", func(n ast.Node, path string) { d.keys(n, path, c) }},
 		{"models", func(n ast.Node, path string) { d.models(n, path, c) }},
 		{"sandbox", func(n ast.Node, path string) { d.mapping(n, path, d.sandbox(&c.Sandbox)) }},
+		{"projects", func(n ast.Node, path string) { d.projects(n, path, c) }},
 		{"agent", func(n ast.Node, path string) { d.mapping(n, path, d.agent(&c.Agent)) }},
+		{"server", func(n ast.Node, path string) {
+			d.mapping(n, path, []field{{"request_memory", unit(d, &c.Server.RequestMemory, parseSize, 64<<20, 1<<40)}})
+		}},
 	}
 }
 
@@ -37,20 +41,27 @@ func (d *decoder) sandbox(s *Sandbox) []field {
 	return []field{
 		{"image", d.text(&s.Image, nil)},
 		{"pool", d.integer(&s.Pool, 0, 1000)},
+		{"pool_max", d.integer(&s.PoolMax, 0, 1000)},
+		{"max_live", d.integer(&s.MaxLive, 0, 100_000)},
+		{"max_memory", unit(d, &s.MaxMemory, parseSize, 0, 1<<44)},
+		{"queue_time", unit(d, &s.QueueTime, parseDuration, Duration(time.Second), Duration(time.Hour))},
 		{"memory", unit(d, &s.Memory, parseSize, 64<<20, 1<<40)},
 		{"disk", unit(d, &s.Disk, parseSize, 16<<20, 1<<44)},
 		{"cpus", d.float(&s.CPUs, 0.05, 1024)},
 		{"processes", d.integer(&s.Processes, 16, 100_000)},
+		{"files", d.integer(&s.Files, 1, 1_000_000)},
 		{"exec_timeout", unit(d, &s.ExecTimeout, parseDuration, Duration(time.Second), day)},
 		{"network", d.text(&s.Network, checkNetwork)},
 		{"hibernate_after", unit(d, &s.HibernateAfter, parseDuration, Duration(time.Second), 365*day)},
 		{"expire_after", unit(d, &s.ExpireAfter, parseDuration, Duration(time.Minute), 3650*day)},
+		{"per_project", func(n ast.Node, path string) { d.mapping(n, path, d.projectLimits(&s.PerProject)) }},
 	}
 }
 
 func (d *decoder) agent(a *Agent) []field {
 	return []field{
 		{"max_rounds", d.integer(&a.MaxRounds, 1, 1000)},
+		{"max_calls", d.integer(&a.MaxCalls, 1, 100_000)},
 		{"max_time", unit(d, &a.MaxTime, parseDuration, Duration(time.Second), Duration(24*time.Hour))},
 	}
 }

@@ -65,14 +65,15 @@ func (r *Runner) resolveParts(ctx context.Context, req *turn.Request, hosted boo
 		case turn.Document:
 			switch {
 			case v.FileID == "":
-			case hosted:
+			case hosted && !v.Inline:
 				place(req, hosted, v.FileID)
 			default:
 				name, mime, data, err := r.content(ctx, v.FileID, maxDocument)
 				if err != nil {
 					return nil, err
 				}
-				set(i, turn.Document{Name: name, MIME: mime, Data: data})
+				v.FileID, v.Name, v.MIME, v.Data = "", name, mime, data
+				set(i, v)
 			}
 		}
 	}

@@ -39,10 +39,12 @@ func (s *Server) api(w http.ResponseWriter, r *http.Request) {
 		s.unknown(w, r, handler)
 		return
 	}
-	if err := s.limitBody(w, r); err != nil {
+	done, err := s.limitBody(w, r)
+	if err != nil {
 		writeError(w, r, s.cfg.Log, err)
 		return
 	}
+	defer done()
 	s.cfg.API.ServeHTTP(w, r) // not handler: ServeHTTP sets the path's values
 }
 

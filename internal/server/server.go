@@ -31,6 +31,12 @@ type Config struct {
 	MaxBody, MaxUpload int64
 	// BodyTimeout is how long a client may be silent in the middle of its request's body; 0 means a minute.
 	BodyTimeout time.Duration
+	// BodyRate is how many bytes a second a body must bring on average once BodyTimeout has passed; 0 means 16 KiB.
+	BodyRate int64
+	// Bodies caps the bytes of all bodies together that are being read or answered, those of multipart/form-data apart; 0 means 256 MiB.
+	// It is MaxBody at least. BodyWait is how long a request waits for its part; 0 means 5 s.
+	Bodies   int64
+	BodyWait time.Duration
 	// Drain is how long running requests may take after the end has been asked for; 0 means 30 s.
 	Drain time.Duration
 }
@@ -45,6 +51,16 @@ func (c *Config) setDefaults() {
 	if c.BodyTimeout == 0 {
 		c.BodyTimeout = time.Minute
 	}
+	if c.BodyRate == 0 {
+		c.BodyRate = 16 << 10
+	}
+	if c.Bodies == 0 {
+		c.Bodies = 256 << 20
+	}
+	c.Bodies = max(c.Bodies, c.MaxBody)
+	if c.BodyWait == 0 {
+		c.BodyWait = 5 * time.Second
+	}
 	if c.Drain == 0 {
 		c.Drain = 30 * time.Second
 	}
@@ -54,13 +70,14 @@ func (c *Config) setDefaults() {
 type Server struct {
 	cfg      Config
 	handler  http.Handler
+	bodies   *budget
 	draining chan struct{} // closed when the end has been asked for
 }
 
 // New makes a server from cfg.
 func New(cfg Config) *Server {
 	cfg.setDefaults()
-	s := &Server{cfg: cfg, draining: make(chan struct{})}
+	s := &Server{cfg: cfg, bodies: newBudget(cfg.Bodies, cfg.BodyWait), draining: make(chan struct{})}
 	s.handler = s.routes()
 	return s
 }

@@ -52,6 +52,7 @@ type ReasoningDone struct{ Reasoning Reasoning }
 type CallStarted struct {
 	CallID, Name string
 	Caller       string `json:",omitempty"`
+	Raw          *Raw   `json:",omitempty"`
 }
 
 // CallDelta is a piece of the arguments.

@@ -11,9 +11,19 @@ type Item interface{ item() }
 // Raw is how the client's or the upstream's protocol wrote something, where that says more than the canonical form: cache_control,
 // citations of other kinds, fields that came after this release. Surfaces and providers of Protocol send JSON as it is, in place of a
 // translation; all others translate the canonical fields, which are complete without it.
+//
+// Where both say the same thing the canonical form wins: ids, arguments, and a source by file id that has become data.
 type Raw struct {
 	Protocol string          `json:"protocol"`
 	JSON     json.RawMessage `json:"json"`
+}
+
+// Of returns the JSON if it is of protocol, else nil.
+func (r *Raw) Of(protocol string) json.RawMessage {
+	if r == nil || r.Protocol != protocol {
+		return nil
+	}
+	return r.JSON
 }
 
 // Role is who speaks a Message.
@@ -213,10 +223,12 @@ type Image struct {
 	Raw                 *Raw   `json:",omitempty"`
 }
 
-// Document is a file in the input: by uploaded file, by URL or inline.
+// Document is a file in the input: by uploaded file, by URL or inline. Inline says that the model itself is to read it, also where code
+// could: it is not put into the container.
 type Document struct {
 	FileID, URL, Name, MIME string `json:",omitempty"`
 	Data                    []byte `json:",omitempty"`
+	Inline                  bool   `json:",omitempty"`
 	Raw                     *Raw   `json:",omitempty"`
 }
 

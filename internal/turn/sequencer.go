@@ -45,6 +45,14 @@ func (s *Sequencer) Text(delta string) []Event {
 	return append(out, TextDelta{Text: delta})
 }
 
+// OpenMessage ends whatever is open and begins a message, which may stay empty.
+func (s *Sequencer) OpenMessage() []Event {
+	out := append(s.closeBlock(), MessageStarted{})
+	s.open = openMessage
+	s.begin(Text{})
+	return out
+}
+
 // Refusal adds to a refusal.
 func (s *Sequencer) Refusal(delta string) []Event {
 	if delta == "" {

@@ -57,7 +57,9 @@ type Request struct {
 	Live bool
 }
 
-// Extra is a set of request fields that only Protocol ("openai-chat", "openai-responses", "anthropic") gives a meaning.
+// Extra is a set of request fields that only Protocol ("openai-chat", "openai-responses", "anthropic") gives a meaning. Its surface names
+// the protocol also where there are no such fields: a provider of the same protocol then gives back all that the upstream says, with Raw
+// and Block, and keeps the upstream's blocks apart.
 type Extra struct {
 	Protocol string
 	Fields   map[string]json.RawMessage

@@ -9,6 +9,10 @@
 //     refuse that, by a budget of at most half of max_tokens; system text in the middle stands behind the user's turn, or in front for
 //     models that refuse that; ids of calls get the form that the server takes.
 //
+// For a request of the same protocol (turn.Extra.Protocol) nothing is lost: turn.Raw and turn.Block go up and down as they are, texts keep
+// their blocks, Extra's thinking, output_config and metadata replace what is made of the canonical fields, sampling is the server's to
+// judge, and cache breakpoints are set here only where the client set none.
+//
 // What a server's model refuses is remembered for as long as the Provider lives. Tools that run at Anthropic are not asked for: that needs
 // the surface of the same protocol. Only the wiring imports this package.
 package anthropic

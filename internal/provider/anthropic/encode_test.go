@@ -36,6 +36,9 @@ func encodeCases() map[string]encodeCase {
 	for name, c := range conversationCases() {
 		out[name] = c
 	}
+	for name, c := range ownCases() {
+		out[name] = c
+	}
 	for name, c := range refusedCases() {
 		out[name] = c
 	}
@@ -131,6 +134,40 @@ func conversationCases() map[string]encodeCase {
 			turn.Text{Text: "see"}, png, turn.Image{URL: "https://x/y.png"}, turn.Image{URL: "data:image/jpg,%41%42"}, turn.Document{Name: "a.pdf", Data: []byte("%PDF-1")}, turn.Document{Name: "a.csv", MIME: "text/csv", Data: []byte("a,b")},
 			turn.Document{Name: "a.json", Data: []byte("{}")}, turn.Document{URL: "https://x/y.pdf"},
 			turn.Foreign{Protocol: Protocol, Kind: "search_result", JSON: json.RawMessage(`{"type":"search_result","source":"s","title":"t","content":[]}`)})},
+	}
+}
+
+// ours is a part as this protocol wrote it.
+func ours(json string) *turn.Raw { return &turn.Raw{Protocol: Protocol, JSON: []byte(json)} }
+
+func ownCases() map[string]encodeCase {
+	cited := turn.Text{Text: "sky", Raw: ours(`{"type":"text","text":"sky","citations":[{"type":"web_search_result_location","cited_text":"q","url":"https://x","title":"T","encrypted_index":"E"}]}`)}
+	computer := func(name string) turn.Tool {
+		return turn.Tool{Name: name, Toolset: "computer", Raw: ours(`{"type":"computer_toolset_20260801","configs":{"zoom":{"enabled":true}}}`)}
+	}
+	return map[string]encodeCase{
+		"own-blocks": {"blocks go back as they were written, but for ids, arguments and sources that were uploaded here; another protocol's are translated; blocks of the server's own tools stand in their place; who caches for himself gets no breakpoints", encoder{}, ask(
+			turn.Message{Role: turn.System, Parts: []turn.Part{turn.Text{Text: "s", Raw: ours(`{"type":"text","text":"s","cache_control":{"type":"ephemeral","ttl":"1h"}}`)}}},
+			turn.Message{Role: turn.User, Parts: []turn.Part{
+				turn.Text{Text: "a", Raw: &turn.Raw{Protocol: "openai-chat", JSON: []byte(`{"type":"text","text":"evil"}`)}},
+				turn.Image{URL: "data:image/png;base64,AAAA", Raw: ours(`{"type":"image","source":{"type":"file","file_id":"file_1"},"transformations":[1]}`)},
+				turn.Document{Name: "a.txt", MIME: "text/plain", Data: []byte("x"), Raw: ours(`{"type":"document","source":{"type":"file","file_id":"file_2"},"title":"T","citations":{"enabled":true}}`)},
+				turn.Document{Name: "b", Raw: ours(`{"type":"document","source":{"type":"content","content":"c"},"context":"k"}`)},
+			}},
+			turn.Block{Protocol: Protocol, Kind: "server_tool_use", JSON: []byte(`{"type":"server_tool_use","id":"srvtoolu_1","name":"web_search","input":{"query":"q"}}`)},
+			turn.Block{Protocol: Protocol, Kind: "web_search_tool_result", JSON: []byte(`{"type":"web_search_tool_result","tool_use_id":"srvtoolu_1","content":[]}`)},
+			turn.Block{Protocol: "openai-responses", Kind: "web_search_call", JSON: []byte(`{}`)},
+			turn.Message{Role: turn.Assistant, Parts: []turn.Part{cited}},
+			turn.Call{CallID: "call 1", Name: "click", Arguments: `{"x":1}`, Raw: ours(`{"type":"tool_use","id":"toolu_9","name":"click","input":{"x":2},"toolset_name":"computer","caller":{"type":"direct"}}`)},
+			turn.Result{CallID: "call 1", Parts: []turn.Part{turn.Text{Text: "ok"}}, Raw: ours(`{"type":"tool_result","tool_use_id":"toolu_9","content":"not this","toolset_name":"computer","is_error":false}`)},
+		)},
+		"own-request": {"fields of the client's own replace what is made of the canonical ones; sampling is the server's to judge; a set of tools is declared once, and who may call a tool is not said", encoder{}, with(effort("high"), func(r *turn.Request) {
+			r.Tools = []turn.Tool{computer("click"), computer("type"), {Name: "f", Programmatic: true, Raw: ours(`{"name":"f","input_schema":{"type":"object"},"allowed_callers":["code_execution_20260120"],"input_examples":[{}]}`)}, weather}
+			r.Sampling.Temperature, r.User, r.Format = new(0.5), "u", &turn.Format{Type: "json_schema", Schema: json.RawMessage(`{}`)}
+			r.Extra = turn.Extra{Protocol: Protocol, Fields: map[string]json.RawMessage{
+				"thinking": json.RawMessage(`{"type":"enabled","budget_tokens":2000}`), "output_config": json.RawMessage(`{"effort":"max"}`), "metadata": json.RawMessage(`{"user_id":"v"}`),
+			}}
+		})},
 	}
 }
 

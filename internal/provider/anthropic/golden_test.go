@@ -5,6 +5,9 @@ import (
 	"fmt"
 	"testing"
 
+	"golang.org/x/tools/txtar"
+
+	"github.com/lathe-gateway/lathe/internal/goldentest"
 	"github.com/lathe-gateway/lathe/internal/provider/providertest"
 	"github.com/lathe-gateway/lathe/internal/turn"
 	"github.com/lathe-gateway/lathe/internal/upstream"
@@ -17,16 +20,25 @@ func decodeLines(data string) ([]turn.Event, error) {
 }
 
 func TestDecodeGolden(t *testing.T) {
-	providertest.DecodeGolden(t, func(data string) []byte {
-		events, err := decodeLines(data)
-		out := providertest.Dump(events)
-		if s, ok := errors.AsType[*upstream.Said](err); ok {
-			out = fmt.Appendf(out, "error %s: %s\n", s.Type, s.Message)
-		} else if err != nil {
-			out = fmt.Appendf(out, "error: %s\n", turn.AsError(err).Message)
-		}
-		return out
+	providertest.DecodeGolden(t, func(data string) []byte { return dumped(decodeLines(data)) })
+}
+
+// TestDecodeWhole is what a surface of the same protocol gets.
+func TestDecodeWhole(t *testing.T) {
+	goldentest.Each(t, "decode-whole", func(_ *testing.T, in []byte) []txtar.File {
+		d := &decoder{newID: providertest.NewID("toolu_m"), whole: true}
+		return []txtar.File{{Name: "events", Data: dumped(providertest.DecodeLines(d, string(in)))}}
 	})
+}
+
+func dumped(events []turn.Event, err error) []byte {
+	out := providertest.Dump(events)
+	if s, ok := errors.AsType[*upstream.Said](err); ok {
+		return fmt.Appendf(out, "error %s: %s\n", s.Type, s.Message)
+	} else if err != nil {
+		return fmt.Appendf(out, "error: %s\n", turn.AsError(err).Message)
+	}
+	return out
 }
 
 func TestEncodeGolden(t *testing.T) {

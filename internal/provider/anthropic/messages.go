@@ -24,6 +24,8 @@ type conversation struct {
 	ids   callIDs
 	// called are the names of the tools that were called, each once.
 	called []string
+	// cached says that the client has marked something to be kept.
+	cached bool
 }
 
 func (enc encoder) conversation(items []turn.Item) (*conversation, error) {
@@ -39,6 +41,10 @@ func (enc encoder) conversation(items []turn.Item) (*conversation, error) {
 			c.call(it)
 		case turn.Result:
 			err = c.result(it)
+		case turn.Block:
+			if b, ok := own[wire.Block](&turn.Raw{Protocol: it.Protocol, JSON: it.JSON}); ok {
+				c.add(wire.RoleAssistant, b)
+			}
 		default:
 			err = turn.Internal(fmt.Errorf("anthropic: a %T reached a provider", it))
 		}
@@ -63,6 +69,7 @@ func (c *conversation) add(role string, blocks ...wire.Block) {
 	if len(blocks) == 0 {
 		return
 	}
+	c.note(blocks)
 	if role == wire.RoleAssistant {
 		if c.last() == "" {
 			c.push(wire.RoleUser, &wire.Text{Type: wire.TypeText, Text: "[The conversation begins with the assistant's turn.]"})
@@ -78,6 +85,43 @@ func (c *conversation) add(role string, blocks ...wire.Block) {
 	}
 	m := &c.out[len(c.out)-1]
 	m.Content.Blocks = append(m.Content.Blocks, blocks...)
+}
+
+// note remembers that the client keeps a cache of its own.
+func (c *conversation) note(blocks []wire.Block) {
+	for _, b := range blocks {
+		switch b := b.(type) {
+		case *wire.Text:
+			c.cached = c.cached || b.CacheControl != nil
+		case *wire.Image:
+			c.cached = c.cached || b.CacheControl != nil
+		case *wire.Document:
+			c.cached = c.cached || b.CacheControl != nil
+		case *wire.SearchResult:
+			c.cached = c.cached || b.CacheControl != nil
+		case *wire.ToolUse:
+			c.cached = c.cached || b.CacheControl != nil
+		case *wire.ToolResult:
+			c.cached = c.cached || b.CacheControl != nil
+		case *wire.Raw:
+			c.cached = c.cached || marked(b.JSON)
+		}
+	}
+}
+
+// own decodes what this protocol wrote as a T; false where it did not.
+func own[T wire.Block](raw *turn.Raw) (T, bool) {
+	var none T
+	data := raw.Of(Protocol)
+	if data == nil {
+		return none, false
+	}
+	b, err := wire.DecodeBlock(data)
+	if err != nil {
+		return none, false
+	}
+	out, ok := b.(T)
+	return out, ok
 }
 
 func (c *conversation) push(role string, blocks ...wire.Block) {
@@ -125,9 +169,14 @@ func (c *conversation) instruct(m turn.Message) error {
 		if !ok {
 			return turn.Unsupported("messages", "a system message can hold only text, not %s", upstream.PartKind(p))
 		}
-		if b := text(t.Text); b != nil && (len(c.out) == 0 || c.enc.noSystemTurns) {
+		b := text(t)
+		if b == nil {
+			continue
+		}
+		c.note([]wire.Block{b})
+		if len(c.out) == 0 || c.enc.noSystemTurns {
 			c.system = append(c.system, b)
-		} else if b != nil {
+		} else {
 			c.later = append(c.later, b)
 		}
 	}
@@ -140,9 +189,9 @@ func answer(parts []turn.Part) ([]wire.Block, error) {
 		var b *wire.Text
 		switch p := p.(type) {
 		case turn.Text:
-			b = text(p.Text)
+			b = text(p)
 		case turn.Refusal:
-			b = text(p.Text)
+			b = text(turn.Text{Text: p.Text})
 		default:
 			return nil, turn.Unsupported("messages", "an assistant message can hold only text, not %s", upstream.PartKind(p))
 		}
@@ -154,11 +203,15 @@ func answer(parts []turn.Part) ([]wire.Block, error) {
 }
 
 // text is nil for a blank text, which the server refuses.
-func text(s string) *wire.Text {
-	if strings.TrimSpace(s) == "" {
+func text(t turn.Text) *wire.Text {
+	if strings.TrimSpace(t.Text) == "" {
 		return nil
 	}
-	return &wire.Text{Type: wire.TypeText, Text: s}
+	if b, ok := own[*wire.Text](t.Raw); ok {
+		b.Text = t.Text
+		return b
+	}
+	return &wire.Text{Type: wire.TypeText, Text: t.Text}
 }
 
 // fieldRedacted marks, as turn.Reasoning.Field, reasoning that came as redacted_thinking: its Encrypted is of this protocol.
@@ -211,9 +264,12 @@ func (c *conversation) call(call turn.Call) {
 		c.called = append(c.called, name)
 	}
 	args := strings.TrimSpace(upstream.ObjectArguments(call.Arguments)) // white space that JSON does not know would end the encoding
-	c.add(wire.RoleAssistant, &wire.ToolUse{
-		Type: wire.TypeToolUse, ID: c.ids.call(call.CallID), Name: name, Input: json.RawMessage(args),
-	})
+	b, ok := own[*wire.ToolUse](call.Raw)
+	if !ok {
+		b = &wire.ToolUse{Type: wire.TypeToolUse}
+	}
+	b.ID, b.Name, b.Input = c.ids.call(call.CallID), name, json.RawMessage(args)
+	c.add(wire.RoleAssistant, b)
 }
 
 // result joins those that its message begins with: they must stand before all else.
@@ -222,7 +278,12 @@ func (c *conversation) result(r turn.Result) error {
 	if err != nil {
 		return err
 	}
-	b := &wire.ToolResult{Type: wire.TypeToolResult, ToolUseID: c.ids.result(r.CallID), Content: wire.Content{Blocks: blocks}}
+	b, ok := own[*wire.ToolResult](r.Raw)
+	if !ok {
+		b = &wire.ToolResult{Type: wire.TypeToolResult}
+	}
+	b.ToolUseID, b.Content = c.ids.result(r.CallID), wire.Content{Blocks: blocks}
+	c.note([]wire.Block{b})
 	if r.Error && !slices.ContainsFunc(blocks, func(b wire.Block) bool { return b.BlockType() != wire.TypeText }) {
 		b.IsError = new(true) // an error with anything but text is refused; what failed stands in the text
 	}

@@ -34,9 +34,9 @@ func content(p turn.Part) (wire.Block, error) {
 	var t *wire.Text
 	switch p := p.(type) {
 	case turn.Text:
-		t = text(p.Text)
+		t = text(p)
 	case turn.Refusal:
-		t = text(p.Text)
+		t = text(turn.Text{Text: p.Text})
 	case turn.Image:
 		return image(p)
 	case turn.Document:
@@ -57,7 +57,13 @@ func content(p turn.Part) (wire.Block, error) {
 var imageTypes = []string{"image/jpeg", "image/png", "image/gif", "image/webp"}
 
 func image(i turn.Image) (wire.Block, error) {
-	out := &wire.Image{Type: wire.TypeImage}
+	out, ok := own[*wire.Image](i.Raw)
+	if ok && out.Source.Type != sourceFile {
+		return out, nil
+	}
+	if !ok {
+		out = &wire.Image{Type: wire.TypeImage}
+	}
 	switch {
 	case strings.HasPrefix(i.URL, "data:"):
 		kind, data, err := dataURI(i.URL)
@@ -100,8 +106,17 @@ func dataURI(uri string) (kind, data string, err error) {
 	return kind, base64.StdEncoding.EncodeToString([]byte(plain)), nil
 }
 
+// sourceFile is the type of a source that is an uploaded file. Uploads are kept here, so that the server gets what is in it.
+const sourceFile = "file"
+
 func document(d turn.Document) (wire.Block, error) {
-	out := &wire.Document{Type: wire.TypeDocument, Title: d.Name}
+	out, ok := own[*wire.Document](d.Raw)
+	if ok && out.Source.Type != sourceFile {
+		return out, nil
+	}
+	if !ok {
+		out = &wire.Document{Type: wire.TypeDocument, Title: d.Name}
+	}
 	switch {
 	case d.Data != nil && isPDF(d):
 		out.Source = wire.Source{Type: "base64", MediaType: "application/pdf", Data: base64.StdEncoding.EncodeToString(d.Data)}

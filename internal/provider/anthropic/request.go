@@ -1,6 +1,7 @@
 package anthropic
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -43,10 +44,6 @@ func (enc encoder) request(req *turn.Request) (*wire.Request, error) {
 		StopSequences: req.Sampling.Stop, Temperature: notOne(req.Sampling.Temperature), TopP: notOne(req.Sampling.TopP),
 		Metadata: metadata(req),
 	}
-	if req.Extra.Protocol == Protocol {
-		out.Extra = maps.Clone(wire.Extra(req.Extra.Fields))
-		delete(out.Extra, "betas") // go into a header
-	}
 	if err := addTools(out, req, c.called); err != nil {
 		return nil, err
 	}
@@ -59,11 +56,43 @@ func (enc encoder) request(req *turn.Request) (*wire.Request, error) {
 	if err := enc.addThinking(out, req, c); err != nil {
 		return nil, err
 	}
-	if _, own := out.Extra["cache_control"]; !own {
+	addExtra(out, req.Extra)
+	if !cachesItself(out, req, c) {
 		addBreakpoints(out, c)
 	}
 	return out, nil
 }
+
+// addExtra sets the fields that the client wrote in this protocol. Where they say more than the canonical form they replace what was made
+// of that.
+func addExtra(out *wire.Request, extra turn.Extra) {
+	if extra.Protocol != Protocol {
+		return
+	}
+	out.Extra = maps.Clone(wire.Extra(extra.Fields))
+	delete(out.Extra, "betas") // go into a header
+	for name := range out.Extra {
+		switch name {
+		case "thinking":
+			out.Thinking = nil
+		case "output_config":
+			out.OutputConfig = nil
+		case "metadata":
+			out.Metadata = nil
+		}
+	}
+}
+
+// cachesItself says that the client has set breakpoints: a request may have four, and what it wants kept is its business.
+func cachesItself(out *wire.Request, req *turn.Request, c *conversation) bool {
+	_, own := out.Extra["cache_control"]
+	for _, t := range req.Tools {
+		own = own || marked(t.Raw.Of(Protocol))
+	}
+	return own || c.cached
+}
+
+func marked(raw json.RawMessage) bool { return bytes.Contains(raw, []byte(`"cache_control"`)) }
 
 func (enc encoder) limit(req *turn.Request) int {
 	switch {
@@ -78,6 +107,9 @@ func (enc encoder) limit(req *turn.Request) int {
 // checkSampling refuses what this protocol cannot honour. Values that are the default anyway are left out instead: OpenAI's clients send
 // them.
 func checkSampling(req *turn.Request) error {
+	if req.Extra.Protocol == Protocol {
+		return nil // the client knows the protocol, and its server says what is wrong
+	}
 	s := req.Sampling
 	unset := func(f *float64) bool { return f == nil || *f == 0 }
 	thinks := req.Reasoning.Effort != "" && req.Reasoning.Effort != "none"
@@ -157,12 +189,13 @@ func addTools(out *wire.Request, req *turn.Request, called []string) error {
 		}
 		return nil
 	}
+	sets := map[string]bool{}
 	for _, t := range req.Tools {
-		tool := wire.Tool{Name: t.Name, Description: t.Description, InputSchema: schema(t.Parameters)}
-		if t.Strict != nil && *t.Strict {
-			tool.Strict = t.Strict
+		if t.Toolset != "" && sets[t.Toolset] {
+			continue
 		}
-		out.Tools = append(out.Tools, tool)
+		sets[t.Toolset] = true
+		out.Tools = append(out.Tools, tool(t))
 	}
 	choice := &wire.ToolChoice{}
 	switch c := req.ToolChoice; c.Mode {
@@ -184,6 +217,20 @@ func addTools(out *wire.Request, req *turn.Request, called []string) error {
 		out.ToolChoice = choice
 	}
 	return nil
+}
+
+// tool is what the client declared. Who may call it besides the model is decided here, since its programs run here.
+func tool(t turn.Tool) wire.Tool {
+	var own wire.Tool
+	if raw := t.Raw.Of(Protocol); raw != nil && json.Unmarshal(raw, &own) == nil {
+		own.AllowedCallers = nil
+		return own
+	}
+	out := wire.Tool{Name: t.Name, Description: t.Description, InputSchema: schema(t.Parameters)}
+	if t.Strict != nil && *t.Strict {
+		out.Strict = t.Strict
+	}
+	return out
 }
 
 var noParameters = json.RawMessage(`{"type":"object","properties":{}}`)

@@ -1,7 +1,9 @@
 package anthropic
 
 import (
+	"cmp"
 	"encoding/json"
+	"maps"
 	"unicode/utf8"
 
 	"github.com/lathe-gateway/lathe/internal/turn"
@@ -13,6 +15,9 @@ import (
 type decoder struct {
 	// newID mints the id of a call that came without one.
 	newID func() string
+	// whole hands on all that the server says, for a surface of the same protocol: a message for each block of text, with what it cites, the
+	// blocks of the server's own tools, and how the message ended (see own.go).
+	whole bool
 
 	seq     turn.Sequencer
 	begun   bool // message_start has come
@@ -21,7 +26,7 @@ type decoder struct {
 	usage   wire.Usage // of the open message
 	before  turn.Usage // of those before it
 	stop    string
-	details *wire.StopDetails
+	ending  wire.Ending
 	stopped bool // message_stop has come
 	blocks  int
 	calls   int
@@ -37,6 +42,7 @@ type openBlock struct {
 	streamed  bool            // pieces of input have come
 	start     int             // of a text, in runes
 	citations []wire.Citation
+	block     wire.Block // as it started, where the surface wants all of it
 }
 
 // Push takes the data of a frame, or a whole body.
@@ -61,7 +67,7 @@ func (d *decoder) push(ev wire.Event) ([]turn.Event, error) {
 		return d.stopBlock(), nil
 	case *wire.MessageDelta:
 		d.count(ev.Usage)
-		d.end(ev.Delta.StopReason, ev.Delta.StopDetails)
+		d.end(ev.Delta)
 	case *wire.Mark:
 		d.stopped = d.stopped || ev.Type == wire.TypeMessageStop
 	case *wire.ErrorBody:
@@ -82,7 +88,7 @@ func (d *decoder) message(m *wire.Response) ([]turn.Event, error) {
 	var out []turn.Event
 	if d.begun && m.ID != d.head.ID {
 		out = d.stopBlock()
-		d.before, d.usage, d.stop, d.details, d.stopped = d.before.Add(usage(d.usage)), wire.Usage{}, "", nil, false
+		d.before, d.usage, d.stop, d.ending, d.stopped = d.before.Add(usage(d.usage)), wire.Usage{}, "", wire.Ending{}, false
 	}
 	d.begun = true
 	d.head.ID = m.ID
@@ -97,29 +103,43 @@ func (d *decoder) message(m *wire.Response) ([]turn.Event, error) {
 		}
 		out = append(append(out, events...), d.stopBlock()...)
 	}
-	d.end(m.StopReason, m.StopDetails)
+	d.end(wire.Ending{StopReason: m.StopReason, StopSequence: m.StopSequence, StopDetails: m.StopDetails, Container: m.Container})
 	return out, nil
 }
 
 // count takes the newest totals: an event has only those that changed.
 func (d *decoder) count(u wire.Usage) {
-	take := func(to **int, from *int) {
-		if from != nil {
-			*to = from
-		}
-	}
 	take(&d.usage.InputTokens, u.InputTokens)
 	take(&d.usage.CacheReadTokens, u.CacheReadTokens)
 	take(&d.usage.CacheCreationTokens, u.CacheCreationTokens)
+	take(&d.usage.CacheCreation, u.CacheCreation)
 	take(&d.usage.OutputTokens, u.OutputTokens)
-	if u.OutputTokensDetails != nil {
-		d.usage.OutputTokensDetails = u.OutputTokensDetails
+	take(&d.usage.OutputTokensDetails, u.OutputTokensDetails)
+	if u.ServerToolUse != nil {
+		d.usage.ServerToolUse = u.ServerToolUse
+	}
+	d.usage.ServiceTier = cmp.Or(u.ServiceTier, d.usage.ServiceTier)
+	d.usage.InferenceGeo = cmp.Or(u.InferenceGeo, d.usage.InferenceGeo)
+	if len(u.Extra) > 0 {
+		extra := maps.Clone(d.usage.Extra)
+		if extra == nil {
+			extra = wire.Extra{}
+		}
+		maps.Copy(extra, u.Extra)
+		d.usage.Extra = extra
 	}
 }
 
-func (d *decoder) end(reason *string, details *wire.StopDetails) {
-	if reason != nil {
-		d.stop, d.details = *reason, details
+// take replaces a value by a newer one.
+func take[T any](to **T, from *T) {
+	if from != nil {
+		*to = from
+	}
+}
+
+func (d *decoder) end(e wire.Ending) {
+	if e.StopReason != nil {
+		d.stop, d.ending = *e.StopReason, e
 	}
 }
 
@@ -137,8 +157,15 @@ func (d *decoder) startBlock(b wire.Block) ([]turn.Event, error) {
 	out := append(d.stopBlock(), d.start()...)
 	d.blocks++
 	d.open = &openBlock{}
+	if d.whole {
+		d.open.block = b
+	}
 	switch b := b.(type) {
 	case *wire.Text:
+		if d.whole {
+			d.runes = 0
+			out = append(out, d.seq.OpenMessage()...)
+		}
 		d.open.kind, d.open.start, d.open.citations = wire.TypeText, d.runes, b.Citations
 		out = append(out, d.text(b.Text)...)
 	case *wire.Thinking:
@@ -154,7 +181,8 @@ func (d *decoder) startBlock(b wire.Block) ([]turn.Event, error) {
 		out = append(out, d.seq.Sign("", b.Data)...)
 	case *wire.ToolUse:
 		if b.Type != wire.TypeToolUse {
-			break // of a server tool, which nobody asked for
+			d.open.kind = kindForeign // of a server tool
+			break
 		}
 		if b.Name == "" {
 			return nil, upstream.Malformed("a tool call without a name", nil)
@@ -166,7 +194,9 @@ func (d *decoder) startBlock(b wire.Block) ([]turn.Event, error) {
 		d.open.kind, d.open.call, d.open.input = wire.TypeToolUse, d.calls, b.Input
 		d.calls++
 		d.runes = 0
-		out = append(out, d.seq.Call(d.open.call, id, b.Name, "")...)
+		out = append(out, withRaw(d.seq.Call(d.open.call, id, b.Name, ""), d.open)...)
+	default:
+		d.open.kind = kindForeign
 	}
 	return out, nil
 }
@@ -191,10 +221,15 @@ func (d *decoder) delta(delta wire.Delta) []turn.Event {
 			d.open.streamed = true
 			return append(out, d.seq.Call(d.open.call, "", "", delta.PartialJSON)...)
 		}
+		if d.open != nil && d.open.kind == kindForeign {
+			d.open.input = append(d.open.input, delta.PartialJSON...)
+		}
 	case *wire.CitationsDelta:
 		if d.open != nil {
 			d.open.citations = append(d.open.citations, delta.Citation)
 		}
+	case *wire.Raw:
+		d.open.grow(delta)
 	}
 	return out
 }
@@ -208,7 +243,11 @@ func (d *decoder) stopBlock() []turn.Event {
 	}
 	switch b.kind {
 	case wire.TypeText:
-		return d.cite(b)
+		out := d.cite(b)
+		if d.whole {
+			out = append(out, withRaw(d.seq.Close(), b)...)
+		}
+		return out
 	case wire.TypeThinking, wire.TypeRedactedThinking:
 		events := d.seq.Close()
 		for i, ev := range events {
@@ -227,13 +266,15 @@ func (d *decoder) stopBlock() []turn.Event {
 			}
 			out = d.seq.Call(b.call, "", "", whole)
 		}
-		return append(out, d.seq.Close()...)
+		return append(out, withRaw(d.seq.Close(), b)...)
+	case kindForeign:
+		return d.foreign(b)
 	}
 	return nil
 }
 
-// cite ties the whole of a text block to the pages that it cites. Citations of documents have no counterpart, and come only where a
-// document asks for them.
+// cite ties the whole of a text block to the pages that it cites. Citations of documents have no counterpart in other protocols, and come
+// only where a document asks for them.
 func (d *decoder) cite(b *openBlock) []turn.Event {
 	var out []turn.Event
 	for _, c := range b.citations {
@@ -241,10 +282,16 @@ func (d *decoder) cite(b *openBlock) []turn.Event {
 		if at == nil {
 			at = c.Source
 		}
-		if at == nil {
+		if at == nil && !d.whole {
 			continue
 		}
-		a := turn.Annotation{Start: b.start, End: d.runes, URL: *at}
+		a := turn.Annotation{Start: b.start, End: d.runes}
+		if at != nil {
+			a.URL = *at
+		}
+		if d.whole {
+			a.Raw = raw(c)
+		}
 		if c.Title != nil {
 			a.Title = *c.Title
 		}
@@ -265,19 +312,29 @@ func (d *decoder) End() ([]turn.Event, error) {
 		return nil, upstream.Incomplete()
 	}
 	out := append(d.start(), d.stopBlock()...)
-	if d.stop == wire.StopRefusal && d.details != nil && d.details.Explanation != nil {
-		out = append(out, d.seq.Refusal(*d.details.Explanation)...)
+	if s := d.ending.StopDetails; d.stop == wire.StopRefusal && s != nil && s.Explanation != nil && !d.whole {
+		out = append(out, d.seq.Refusal(*s.Explanation)...)
 	}
 	out = append(out, d.seq.Close()...)
-	return append(out, turn.Finished{Reason: d.reason(), Usage: d.before.Add(usage(d.usage))}), nil
+	f := turn.Finished{Reason: d.reason(), Usage: d.before.Add(usage(d.usage))}
+	if d.ending.StopSequence != nil {
+		f.StopSequence = *d.ending.StopSequence
+	}
+	if d.whole {
+		f.Raw = raw(wire.MessageDelta{Type: wire.TypeMessageDelta, Delta: d.ending, Usage: d.usage})
+	}
+	return append(out, f), nil
 }
 
 func (d *decoder) reason() turn.Reason {
 	switch d.stop {
 	case wire.StopMaxTokens, wire.StopContextWindow:
 		return turn.ReasonLength
-	case wire.StopPauseTurn: // comes only with server tools: the answer is not all that it was to be
-		return turn.ReasonLength
+	case wire.StopPauseTurn: // comes only with server tools
+		if d.whole {
+			return turn.ReasonPause
+		}
+		return turn.ReasonLength // the answer is not all that it was to be
 	case wire.StopRefusal:
 		return turn.ReasonFilter
 	}

@@ -44,7 +44,8 @@ func (p *Provider) attempt(ctx context.Context, req *turn.Request, known learned
 		return explain(e)
 	}
 	defer answer.Close()
-	return answer.Read(&decoder{newID: func() string { return turn.NewID("toolu_") }}, send)
+	d := &decoder{newID: func() string { return turn.NewID("toolu_") }, whole: req.Extra.Protocol == Protocol}
+	return answer.Read(d, send)
 }
 
 func (p *Provider) knows(model string) learned {

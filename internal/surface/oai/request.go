@@ -32,9 +32,17 @@ func ReadBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 			"the request is larger than %d MiB; upload files with POST /v1/files and name them by id", MaxBody>>20)
 	}
 	if err != nil {
-		return nil, &turn.Error{Kind: turn.KindInvalid, Message: "the request's body ended early; send it again", Cause: err}
+		return nil, BodyError(err)
 	}
 	return buf.Bytes(), nil
+}
+
+// BodyError is what a failed read of a request's body means to the client. A *turn.Error of a reader below says so itself.
+func BodyError(err error) error {
+	if e, ok := errors.AsType[*turn.Error](err); ok {
+		return e
+	}
+	return &turn.Error{Kind: turn.KindInvalid, Message: "the request's body ended early; send it again", Cause: err}
 }
 
 // At is the path of an element: At("tools", 1) is tools[1].

@@ -89,7 +89,7 @@ func ReadFields(w http.ResponseWriter, r *http.Request, known ...string) (Fields
 		return Fields{}, turn.Errorf(turn.KindTooLarge, "the request is larger than %d KiB", maxObject>>10)
 	}
 	if err != nil {
-		return Fields{}, &turn.Error{Kind: turn.KindInvalid, Message: "the request's body ended early; send it again", Cause: err}
+		return Fields{}, BodyError(err)
 	}
 	return fields("", body, known)
 }

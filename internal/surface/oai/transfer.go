@@ -74,6 +74,9 @@ func formError(err error) error {
 	if tooLarge, ok := errors.AsType[*http.MaxBytesError](err); ok {
 		return turn.Errorf(turn.KindTooLarge, "the request is larger than %d bytes", tooLarge.Limit)
 	}
+	if e, ok := errors.AsType[*turn.Error](err); ok {
+		return e
+	}
 	return &turn.Error{Kind: turn.KindInvalid, Message: "the form ended early or is malformed; send it again", Cause: err}
 }
 
