@@ -1,16 +1,14 @@
-// Package memory keeps images of what programs had in memory as they lie on the disk: a folder that a sandbox.Backend wrote, sealed with
-// checksums, and the same folder packed into one compressed stream. It knows no container, store or backend; package container is its
-// user.
+// Package memory knows images of what programs had in memory as they lie on the disk: a folder that a sandbox.Backend wrote, and the same
+// folder packed into one compressed stream. It knows no container, store or backend; package container is its user. That the files are
+// undamaged is the backend's to see, which knows them.
 package memory
 
 import (
 	"archive/tar"
 	"bufio"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"hash/crc32"
 	"io"
 	"io/fs"
 	"os"
@@ -19,26 +17,13 @@ import (
 	"github.com/klauspost/compress/zstd"
 )
 
-// ErrDamaged is wrapped where an image is not what was sealed: something is missing, cut short or changed.
-var ErrDamaged = errors.New("memory: image is damaged")
+// ErrDamaged is wrapped where a stream is none that Pack wrote, or is cut short.
+var ErrDamaged = errors.New("memory: packed image is damaged")
 
 const (
-	images   = "image"     // the backend's files, within the folder
-	sealFile = "seal.json" // written last
-	maxSeal  = 1 << 20
+	images   = "image"  // the backend's files, within the folder
+	sealFile = "sealed" // written last
 )
-
-// seal is what Verify compares with.
-type seal struct {
-	Files map[string]sealed `json:"files"` // by name in the folder of images
-}
-
-type sealed struct {
-	Bytes int64  `json:"bytes"`
-	Sum   uint32 `json:"crc32c"` // Castagnoli: checked at each resume, which has 100 ms, at many GB a second
-}
-
-var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 // Create makes the folder of an image, and an empty one within it that the backend writes to.
 func Create(dir string) (image string, err error) {
@@ -49,89 +34,51 @@ func Create(dir string) (image string, err error) {
 // Image is the folder within dir that the backend wrote.
 func Image(dir string) string { return filepath.Join(dir, images) }
 
-// Seal notes what the backend wrote and has it all reach the disk. It returns the bytes that the image takes there; files with holes
-// count without them. From then on nothing in dir changes.
-func Seal(ctx context.Context, dir string) (bytes int64, err error) {
-	s := seal{Files: map[string]sealed{}}
+// Seal has everything that the backend wrote reach the disk, and notes that it is whole. It returns its bytes. From then on nothing in
+// dir changes.
+func Seal(dir string) (bytes int64, err error) {
 	names, err := list(dir)
 	if err != nil {
 		return 0, fmt.Errorf("memory: %w", err)
 	}
 	for _, name := range names {
-		one, used, err := sum(ctx, filepath.Join(Image(dir), name), true)
+		path := filepath.Join(Image(dir), name)
+		info, err := os.Stat(path)
+		if err == nil {
+			err = sync(path)
+		}
 		if err != nil {
 			return 0, fmt.Errorf("memory: %w", err)
 		}
-		s.Files[name] = one
-		bytes += used
+		bytes += info.Size()
 	}
-	data, err := json.Marshal(s)
+	err = sync(Image(dir))
+	if err == nil {
+		err = os.WriteFile(filepath.Join(dir, sealFile), nil, 0o600)
+	}
+	if err == nil {
+		err = errors.Join(sync(dir), sync(filepath.Dir(dir)))
+	}
 	if err != nil {
-		return 0, err
-	}
-	path := filepath.Join(dir, sealFile)
-	for _, step := range []func() error{
-		func() error { return sync(Image(dir)) },
-		func() error { return os.WriteFile(path+".part", data, 0o600) },
-		func() error { return sync(path + ".part") },
-		func() error { return os.Rename(path+".part", path) },
-		func() error { return sync(dir) },
-		func() error { return sync(filepath.Dir(dir)) },
-	} {
-		if err := step(); err != nil {
-			return 0, fmt.Errorf("memory: %w", err)
-		}
+		return 0, fmt.Errorf("memory: %w", err)
 	}
 	return bytes, nil
 }
 
-// Verify returns nil if an image is as it was sealed, else an error that wraps ErrDamaged.
-func Verify(ctx context.Context, dir string) error {
-	s, err := readSeal(dir)
-	if err != nil {
-		return err
+// Sealed says whether an image was sealed, and how many bytes it has. Whether they are right the backend sees.
+func Sealed(dir string) (bytes int64, ok bool) {
+	if _, err := os.Stat(filepath.Join(dir, sealFile)); err != nil {
+		return 0, false
 	}
 	names, err := list(dir)
-	if err != nil {
-		return fmt.Errorf("%w: %w", ErrDamaged, err)
-	}
-	if len(names) != len(s.Files) {
-		return fmt.Errorf("%w: %d files instead of %d", ErrDamaged, len(names), len(s.Files))
-	}
 	for _, name := range names {
-		got, _, err := sum(ctx, filepath.Join(Image(dir), name), false)
-		if ctx.Err() != nil {
-			return context.Cause(ctx)
+		info, errStat := os.Stat(filepath.Join(Image(dir), name))
+		if errStat != nil {
+			return 0, false
 		}
-		if err != nil {
-			return fmt.Errorf("%w: %w", ErrDamaged, err)
-		}
-		if want, ok := s.Files[name]; !ok || got != want {
-			return fmt.Errorf("%w: %q has changed", ErrDamaged, name)
-		}
-	}
-	return nil
-}
-
-// Sealed says whether dir was sealed, and how many bytes the image has. It does not look whether they are right.
-func Sealed(dir string) (bytes int64, ok bool) {
-	s, err := readSeal(dir)
-	for _, f := range s.Files {
-		bytes += f.Bytes
+		bytes += info.Size()
 	}
 	return bytes, err == nil
-}
-
-func readSeal(dir string) (s seal, err error) {
-	f, err := os.Open(filepath.Join(dir, sealFile))
-	if err == nil {
-		defer f.Close()
-		err = json.NewDecoder(io.LimitReader(f, maxSeal)).Decode(&s)
-	}
-	if err != nil {
-		return s, fmt.Errorf("%w: %w", ErrDamaged, err)
-	}
-	return s, nil
 }
 
 // list names the files of an image; backends write regular files only, without folders.
@@ -156,29 +103,6 @@ func sync(path string) error {
 		return err
 	}
 	return errors.Join(f.Sync(), f.Close())
-}
-
-// sum reads a file to its end.
-func sum(ctx context.Context, path string, durable bool) (s sealed, used int64, err error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return s, 0, err
-	}
-	defer f.Close()
-	h := crc32.New(castagnoli)
-	s.Bytes, err = io.CopyBuffer(h, reader{ctx, f}, make([]byte, 1<<20))
-	s.Sum = h.Sum32()
-	if err == nil && durable {
-		err = f.Sync()
-	}
-	if err != nil {
-		return s, 0, err
-	}
-	info, err := f.Stat()
-	if err != nil {
-		return s, 0, err
-	}
-	return s, onDisk(info), nil
 }
 
 // reader ends with its context.
@@ -206,20 +130,12 @@ func Pack(ctx context.Context, dir string, w io.Writer) error {
 	if err != nil {
 		return errors.Join(err, z.Close())
 	}
-	for _, path := range append(prefixed(names), sealFile) {
-		if err := packFile(ctx, t, dir, path); err != nil {
+	for _, name := range names {
+		if err := packFile(ctx, t, dir, images+"/"+name); err != nil {
 			return errors.Join(fmt.Errorf("memory: pack: %w", err), z.Close())
 		}
 	}
 	return errors.Join(t.Close(), z.Close())
-}
-
-func prefixed(names []string) []string {
-	out := make([]string, len(names))
-	for i, n := range names {
-		out[i] = images + "/" + n
-	}
-	return out
 }
 
 func packFile(ctx context.Context, t *tar.Writer, dir, path string) error {
@@ -239,8 +155,8 @@ func packFile(ctx context.Context, t *tar.Writer, dir, path string) error {
 	return err
 }
 
-// Unpack makes the folder dir of what Pack wrote; it appears whole or not at all. What does not fit its seal wraps ErrDamaged. limit bounds
-// the bytes that it writes.
+// Unpack makes the folder dir of what Pack wrote, sealed; it appears whole or not at all. What Pack did
+// not write wraps ErrDamaged. limit bounds the bytes that are written.
 func Unpack(ctx context.Context, r io.Reader, dir string, limit int64) error {
 	part := dir + ".part"
 	if err := os.RemoveAll(part); err != nil {
@@ -248,7 +164,7 @@ func Unpack(ctx context.Context, r io.Reader, dir string, limit int64) error {
 	}
 	err := unpack(ctx, r, part, limit)
 	if err == nil {
-		err = Verify(ctx, part)
+		_, err = Seal(part)
 	}
 	if err == nil {
 		err = os.Rename(part, dir)
@@ -269,10 +185,10 @@ func unpack(ctx context.Context, r io.Reader, dir string, limit int64) error {
 	}
 	defer z.Close()
 	t := tar.NewReader(z)
-	for {
+	for n := 0; ; n++ {
 		h, err := t.Next()
-		if errors.Is(err, io.EOF) {
-			return nil
+		if errors.Is(err, io.EOF) && n > 0 {
+			return rest(z)
 		}
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
@@ -290,6 +206,14 @@ func unpack(ctx context.Context, r io.Reader, dir string, limit int64) error {
 	}
 }
 
+// rest reads what a tar has behind its end, so that the checksum of the stream is compared.
+func rest(r io.Reader) error {
+	if _, err := io.Copy(io.Discard, r); err != nil {
+		return fmt.Errorf("%w: %w", ErrDamaged, err)
+	}
+	return nil
+}
+
 func unpackFile(path string, r io.Reader) error {
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
 	if errors.Is(err, fs.ErrExist) {
@@ -298,13 +222,23 @@ func unpackFile(path string, r io.Reader) error {
 	if err != nil {
 		return err
 	}
-	w := &holes{f: f}
-	_, err = io.CopyBuffer(w, r, make([]byte, 128<<10))
-	if err != nil && w.err == nil { // it is the stream's
-		err = fmt.Errorf("%w: %w", ErrDamaged, err)
-	}
-	if err == nil && w.at > 0 {
-		err = f.Truncate(w.at)
+	src := &source{r: r}
+	if _, err = io.Copy(f, src); src.err != nil {
+		err = fmt.Errorf("%w: %w", ErrDamaged, src.err)
 	}
 	return errors.Join(err, f.Close())
+}
+
+// source remembers what was wrong with the stream, as against the disk.
+type source struct {
+	r   io.Reader
+	err error
+}
+
+func (s *source) Read(p []byte) (int, error) {
+	n, err := s.r.Read(p)
+	if err != nil && !errors.Is(err, io.EOF) {
+		s.err = err
+	}
+	return n, err
 }
