@@ -272,7 +272,7 @@ print(os.getcwd(), os.path.expanduser('~'), os.environ['INPUT_DIR'], os.environ[
 	}
 	e := w.(*workspace).entry
 	must(t, w.Close())
-	e.freeIfIdle(time.Now())
+	e.park(time.Now())
 	eventually(t, "the entry is forgotten", func() bool { return len(b.all()) == 0 })
 	nothingLeft(t, b.Dir)
 	w = b.open(turn.Hosted{Container: e.key.id})

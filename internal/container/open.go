@@ -232,7 +232,9 @@ func (m *Manager) make(ctx context.Context, c store.Container) (*entry, error) {
 		return nil, err
 	}
 	c.ID = turn.NewID("cntr_")
-	c.State = store.StateIdle
+	if c.State == "" {
+		c.State = store.StateIdle
+	}
 	c.CreatedAt = time.Now().UTC().Truncate(time.Microsecond)
 	c.LastActive = c.CreatedAt
 	if c.MemoryLimit == 0 {

@@ -101,6 +101,7 @@ type Containers interface {
 	Get(ctx context.Context, project, id string) (Container, error)
 	// BySession returns the container of a session that has not ended.
 	BySession(ctx context.Context, project, session string) (Container, error)
+	// List shows neither containers that are being created nor those that are being deleted.
 	List(ctx context.Context, project string, p Page) (rows []Container, more bool, err error)
 	// Update changes State, LastActive, Named, ExpireAfter, Owner, Lease and Memory of one row in a transaction: fn gets the row and edits it. An error of
 	// fn leaves the row as it was and is returned. fn must not use the store.

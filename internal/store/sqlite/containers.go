@@ -47,7 +47,7 @@ func (t containers) BySession(ctx context.Context, project, session string) (sto
 }
 
 func (t containers) List(ctx context.Context, project string, p store.Page) ([]store.Container, bool, error) {
-	q := query{columns: containerColumns, table: "containers", where: "project = ?", args: []any{project}}
+	q := query{columns: containerColumns, table: "containers", where: "project = ? AND state NOT IN ('creating', 'deleted')", args: []any{project}}
 	q.filter("name", p.Name)
 	return page(ctx, t.read, q, p, scanContainer)
 }

@@ -100,6 +100,11 @@ func testContainerPaging(t *testing.T, s store.Store) {
 	foreign := container("cntr_q")
 	foreign.Project = "q"
 	check(t, s.Containers().Create(ctx, foreign))
+	for _, state := range []string{store.StateCreating, store.StateDeleted} {
+		c := container("cntr_" + state)
+		c.State = state
+		check(t, s.Containers().Create(ctx, c))
+	}
 
 	id := func(c store.Container) string { return c.ID }
 	list := func(p store.Page) ([]store.Container, bool, error) { return s.Containers().List(ctx, "p", p) }
