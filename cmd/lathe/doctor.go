@@ -157,7 +157,7 @@ func absent(err error) sandbox.Finding {
 
 // modelFindings asks every model's server, all at once.
 func modelFindings(ctx context.Context, cfg *config.Config) []sandbox.Finding {
-	models, err := newModels(cfg, slog.New(slog.DiscardHandler))
+	models, err := newModels(cfg, nil, slog.New(slog.DiscardHandler))
 	if err != nil {
 		return []sandbox.Finding{{Name: "models", Level: levelFail, Detail: err.Error(), Mend: "correct models in the configuration"}}
 	}

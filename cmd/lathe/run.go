@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/lathe-gateway/lathe/internal/auth"
 	"github.com/lathe-gateway/lathe/internal/config"
+	"github.com/lathe-gateway/lathe/internal/sandbox"
 	"github.com/lathe-gateway/lathe/internal/tool"
 	"github.com/lathe-gateway/lathe/internal/turn"
 )
@@ -24,7 +26,7 @@ type runCmd struct {
 	In      []string      `name:"in" placeholder:"FILE" sep:"none" help:"Put FILE into the program's folder, /mnt/data. May be repeated."`
 	Out     string        `default:"lathe-out" placeholder:"DIR" help:"Where the files that the program made are written (${default})."`
 	Timeout time.Duration `placeholder:"TIME" help:"How long the program may run. Default: sandbox.exec_timeout of the configuration."`
-	File    string        `arg:"" placeholder:"FILE.py" help:"The program; - reads it from standard input."`
+	File    string        `arg:"" placeholder:"FILE" help:"The program: .py, .sh for bash, .js .cjs .mjs for node; - reads Python from standard input."`
 	Args    []string      `arg:"" optional:"" passthrough:"" help:"Arguments of the program."`
 }
 
@@ -90,11 +92,11 @@ func (c *runCmd) inContainer(ctx context.Context, t *terminal, a *app, code []by
 			return fmt.Errorf("--in %s: %w", path, err)
 		}
 	}
-	script, err := c.putScript(ctx, a, ws.Container().ID, code)
+	call, err := c.putScript(ctx, a, ws.Container().ID, code)
 	if err != nil {
 		return err
 	}
-	outcome, err := ws.Run(ctx, tool.Call{Tool: tool.Bash, Code: script}, func(chunk tool.Chunk) {
+	outcome, err := ws.Run(ctx, call, func(chunk tool.Chunk) {
 		to := t.out
 		if chunk.Stream == "stderr" {
 			to = t.err
@@ -113,21 +115,40 @@ func (c *runCmd) inContainer(ctx context.Context, t *terminal, a *app, code []by
 	return exitOf(t, outcome)
 }
 
-// putScript puts the program into its folder and returns the command that runs it as python3 FILE.py would.
-func (c *runCmd) putScript(ctx context.Context, a *app, containerID string, code []byte) (string, error) {
+// putScript puts the program into its folder and returns the call that runs it as python3 FILE, bash FILE or node FILE would.
+func (c *runCmd) putScript(ctx context.Context, a *app, containerID string, code []byte) (tool.Call, error) {
 	name := "stdin.py"
 	if c.File != "-" {
 		name = filepath.Base(c.File)
 	}
 	path, err := put(ctx, a, containerID, name, bytes.NewReader(code))
 	if err != nil {
-		return "", err
+		return tool.Call{}, err
 	}
-	command := "exec python3 -u"
-	for _, word := range append([]string{path}, c.Args...) {
-		command += " '" + strings.ReplaceAll(word, "'", `'\''`) + "'"
+	words := append([]string{path}, c.Args...)
+	switch filepath.Ext(name) {
+	case ".js", ".cjs", ".mjs":
+		list, err := json.Marshal(words)
+		return tool.Call{Tool: string(sandbox.Node), Code: fmt.Sprintf(nodeRunner, list)}, err
+	case ".sh":
+		return tool.Call{Tool: tool.Bash, Code: "exec bash" + quoteAll(words)}, nil
 	}
-	return command, nil
+	return tool.Call{Tool: tool.Bash, Code: "exec python3 -u" + quoteAll(words)}, nil
+}
+
+// nodeRunner runs a program from the node kernel, since what bash starts has too little address space for many.
+const nodeRunner = `const child = require("child_process").spawn(
+  process.execPath, [...process.execArgv.filter(a => a.startsWith("--max-old-space-size")), ...%s], { stdio: "inherit" });
+process.exit(await new Promise((done, fail) => child.on("error", fail).on("exit", (code, signal) => {
+  done(signal ? 128 + require("os").constants.signals[signal] : code);
+})));`
+
+func quoteAll(words []string) string {
+	var b strings.Builder
+	for _, word := range words {
+		b.WriteString(" '" + strings.ReplaceAll(word, "'", `'\''`) + "'")
+	}
+	return b.String()
 }
 
 func putFile(ctx context.Context, a *app, containerID, path string) error {

@@ -17,6 +17,7 @@ import (
 	"github.com/lathe-gateway/lathe/internal/datadir"
 	"github.com/lathe-gateway/lathe/internal/guest/embedded"
 	"github.com/lathe-gateway/lathe/internal/image"
+	"github.com/lathe-gateway/lathe/internal/native"
 	"github.com/lathe-gateway/lathe/internal/provider"
 	"github.com/lathe-gateway/lathe/internal/provider/anthropic"
 	"github.com/lathe-gateway/lathe/internal/provider/demo"
@@ -28,6 +29,7 @@ import (
 	"github.com/lathe-gateway/lathe/internal/server"
 	"github.com/lathe-gateway/lathe/internal/store"
 	"github.com/lathe-gateway/lathe/internal/store/sqlite"
+	"github.com/lathe-gateway/lathe/internal/surface/batches"
 	"github.com/lathe-gateway/lathe/internal/surface/chat"
 	"github.com/lathe-gateway/lathe/internal/surface/containers"
 	"github.com/lathe-gateway/lathe/internal/surface/files"
@@ -49,6 +51,7 @@ type app struct {
 	// containers is also what commands without a server run code with.
 	containers *container.Manager
 	api        *http.ServeMux
+	natives    *native.Keeper
 
 	closers []func() error // in the order in which the parts were opened
 }
@@ -107,6 +110,7 @@ func (a *app) openContainers(ctx context.Context) error {
 	a.closers = append(a.closers, backend.Close)
 	a.containers, err = container.New(container.Config{
 		Store: a.store, Blobs: blobs, Backend: backend, Dir: a.dir.Path("containers"), Limits: limits(a.cfg),
+		IdleAfter: time.Duration(a.cfg.Sandbox.HibernateAfter), MemoryQuota: noneIsUnlimited(int64(a.cfg.Sandbox.HibernatedMemory)),
 		ExpireAfter: time.Duration(a.cfg.Sandbox.ExpireAfter), Logger: a.log,
 	})
 	if err != nil {
@@ -121,9 +125,18 @@ func (a *app) openContainers(ctx context.Context) error {
 	return nil
 }
 
+// noneIsUnlimited turns the configuration's 0 into a Config's.
+func noneIsUnlimited(n int64) int64 {
+	if n == 0 {
+		return -1
+	}
+	return n
+}
+
 // connect puts the surfaces on top of the loop, the loop on top of the models.
 func (a *app) connect(context.Context) error {
-	known, err := newModels(a.cfg, a.log)
+	a.natives = native.New(a.store.Steps(), a.log)
+	known, err := newModels(a.cfg, a.natives, a.log)
 	if err != nil {
 		return err
 	}
@@ -143,6 +156,7 @@ func (a *app) connect(context.Context) error {
 	a.api.Handle("GET /v1/models/{id...}", catalogue)
 	containers.New(a.containers, a.log).Register(a.api)
 	files.New(a.containers.Uploads(), a.log).Register(a.api)
+	batches.New(batches.Config{Models: router, Natives: a.natives, Steps: a.store.Steps(), Logger: a.log}).Register(a.api)
 	a.api.Handle("POST /v1/chat/completions", chat.New(chat.Config{Turns: turns, Models: router, Logger: a.log}))
 	a.api.Handle("POST /v1/responses", responses.New(responses.Config{Turns: turns, Models: router, Logger: a.log}))
 	return nil
@@ -169,8 +183,9 @@ func newBackend(cfg *config.Config, state string, log *slog.Logger) (sandbox.Bac
 	return gvisor.New(own)
 }
 
-// newModels makes the models that the configuration lists, in its order.
-func newModels(cfg *config.Config, log *slog.Logger) ([]provider.Model, error) {
+// newModels makes the models that the configuration lists, in its order. natives, where there is one, watches those whose hosted tools are
+// their provider's.
+func newModels(cfg *config.Config, natives *native.Keeper, log *slog.Logger) ([]provider.Model, error) {
 	now := time.Now().Unix()
 	out := make([]provider.Model, len(cfg.Models))
 	for i, m := range cfg.Models {
@@ -180,6 +195,9 @@ func newModels(cfg *config.Config, log *slog.Logger) ([]provider.Model, error) {
 		var err error
 		if out[i].Provider, err = newProvider(m, log); err != nil {
 			return nil, fmt.Errorf("model %s: %w", m.Name, err)
+		}
+		if natives != nil {
+			out[i].Provider = natives.Provider(m.Name, out[i].Provider, out[i].Native)
 		}
 	}
 	return out, nil
@@ -208,7 +226,7 @@ func upstreamConfig(m config.Model, log *slog.Logger) upstream.Config {
 // server is the HTTP server over the surfaces.
 func (a *app) server(drain time.Duration) *server.Server {
 	return server.New(server.Config{
-		Log: a.log, Keys: a.keys, API: a.api, Metrics: a.metrics, Drain: drain,
+		Log: a.log, Keys: a.keys, API: a.api, First: a.natives.Serve, Metrics: a.metrics, Drain: drain,
 		Bodies: int64(a.cfg.Server.RequestMemory),
 		Ready:  map[string]func(context.Context) error{"store": a.store.Ping, "sandbox": a.sandbox.ready},
 	})

@@ -22,6 +22,7 @@ var Imports = map[string][]string{
 	"datadir":           {},
 	"archtest":          {},
 	"image":             {},
+	"skill":             {},
 
 	// Contracts.
 	"tool":     {"turn"},
@@ -47,11 +48,13 @@ var Imports = map[string][]string{
 	"agent":     {"auth", "provider", "store", "tool", "turn"},
 	"run":       {"auth", "store", "turn"},
 	"container": {"auth", "blob", "memory", "sandbox", "store", "tool", "turn"},
+	"native":    {"auth", "provider", "store", "turn"},
 	"telemetry": {"sandbox", "turn"},
 
 	// HTTP.
 	"surface/oai":        {"turn"},
 	"surface/anthropic":  {"turn"},
+	"surface/batches":    {"auth", "native", "provider", "store", "surface/anthropic", "turn", "wire/peek"},
 	"surface/chat":       {"auth", "provider", "sse", "surface/oai", "turn", "wire/oaichat", "wire/peek"},
 	"surface/responses":  {"auth", "provider", "sse", "surface/oai", "turn", "wire/oairesponses", "wire/peek"},
 	"surface/models":     {"auth", "provider", "surface/oai", "turn"},

@@ -219,8 +219,6 @@ func TestFaults(t *testing.T) {
 			`:1: models[0].base_url: the provider demo takes none: it is part of lathe and calls nobody`}},
 		{"anthropic without a key", "models: [{name: a, provider: anthropic}]\n", []string{
 			`:1: models[0].api_key: is missing: give it Anthropic's API key, best as a variable: api_key: "${ANTHROPIC_API_KEY}"`}},
-		{"hosted tools of anthropic", "models: [{name: a, provider: anthropic, base_url: 'http://h', hosted_tools: provider}]\n", []string{
-			`:1: models[0].hosted_tools: "provider" comes with a later release for anthropic, together with the Messages API: write "lathe", which runs code here`}},
 		{"base_url of messages", "models: [{name: a, provider: anthropic, base_url: 'http://h/v1/messages'}]\n", []string{
 			`:1: models[0].base_url: "http://h/v1/messages" ends in /messages: write only what comes before it, as the SDKs take it (most often up to /v1)`}},
 		{"hosted tools nobody has", "models: [{name: a, provider: demo, hosted_tools: provider}]\n", []string{

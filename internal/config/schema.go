@@ -53,6 +53,7 @@ func (d *decoder) sandbox(s *Sandbox) []field {
 		{"exec_timeout", unit(d, &s.ExecTimeout, parseDuration, Duration(time.Second), day)},
 		{"network", d.text(&s.Network, checkNetwork)},
 		{"hibernate_after", unit(d, &s.HibernateAfter, parseDuration, Duration(time.Second), 365*day)},
+		{"hibernated_memory", unit(d, &s.HibernatedMemory, parseSize, 0, 1<<50)},
 		{"expire_after", unit(d, &s.ExpireAfter, parseDuration, Duration(time.Minute), 3650*day)},
 		{"per_project", func(n ast.Node, path string) { d.mapping(n, path, d.projectLimits(&s.PerProject)) }},
 	}
@@ -132,10 +133,6 @@ func (d *decoder) providerKeys(n ast.Node, path string, present map[string]ast.N
 	case "anthropic":
 		if present["base_url"] == nil && present["api_key"] == nil {
 			d.fault(n, path+".api_key", `is missing: give it Anthropic's API key, best as a variable: api_key: "${ANTHROPIC_API_KEY}"`)
-		}
-		if m.HostedTools == "provider" {
-			d.fault(present["hosted_tools"], path+".hosted_tools",
-				`"provider" comes with a later release for anthropic, together with the Messages API: write "lathe", which runs code here`)
 		}
 		return
 	case "demo":

@@ -13,7 +13,7 @@ const maxError = 4 << 10
 // call is one call of the host while it runs.
 type call struct {
 	id      uint32
-	kind    string
+	session sessionKey
 	w       *proto.Writer
 	limits  proto.Limits
 	timeout time.Duration

@@ -37,6 +37,9 @@ func (c *Config) setDefaults() {
 	if c.Shell == "" {
 		c.Shell = find(search, "bash", "sh")
 	}
+	if c.Node == "" {
+		c.Node = find(search, "node", "nodejs")
+	}
 }
 
 // path translates a directory of a call; "" is "".

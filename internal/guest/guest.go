@@ -1,6 +1,6 @@
 // Package guest is the program that runs inside a sandbox, as PID 1 and root: it takes calls from the host in frames of package proto,
-// runs them as an unprivileged user in a long-lived Python kernel (kernel.py) or in a shell, sends their output while it is made, and
-// enforces their time and limits. What it cannot enforce (memory of all processes together, disk, network) is the sandbox's around it.
+// runs them as an unprivileged user in long-lived kernels (Python: kernel.py, node: kernel.js) or in shells, sends their output while it
+// is made, and enforces their time and limits. What it cannot enforce (memory of all processes together, disk, network) is the sandbox's around it.
 //
 // The programs are hostile to it, and so is the Python kernel, which user code can take over: what they send is capped, bounded in memory
 // and never trusted beyond their own call. cmd/lathe-guest is its main; sandbox/fake runs it in-process for tests of other packages.
@@ -39,9 +39,9 @@ type Config struct {
 	Reap bool
 	// Env is the base of every program's environment, "name=value".
 	Env []string
-	// Python and Shell are absolute paths; "" looks for python3, and for bash or sh, in Env's PATH. LATHE_KERNEL=plain in Env keeps the
-	// kernel from using IPython.
-	Python, Shell string
+	// Python, Shell and Node are absolute paths; "" looks for python3, for bash or sh, and for node, in Env's PATH. LATHE_KERNEL=plain in
+	// Env keeps the kernel from using IPython.
+	Python, Shell, Node string
 	// WorkDir is where calls start that name no directory; Home and Tmp are HOME and TMPDIR. Those that do not exist are replaced by
 	// Tmp, and by "/".
 	WorkDir, Home, Tmp string
@@ -58,9 +58,9 @@ func Serve(cfg Config, r io.Reader, w io.Writer) error {
 	cfg.setDefaults()
 	s := &server{
 		cfg: cfg, w: proto.NewWriter(w), procs: newProcesses(cfg),
-		calls: map[uint32]*call{}, busy: map[string]bool{},
+		calls: map[uint32]*call{}, busy: map[sessionKey]bool{},
 	}
-	s.python = &python{cfg: &s.cfg, procs: s.procs}
+	s.sessions = &sessions{cfg: &s.cfg, procs: s.procs, byKey: map[sessionKey]*seat{}}
 	err := s.listen(proto.NewReader(bufio.NewReaderSize(r, 64<<10), proto.MaxPayload))
 	s.mu.Lock()
 	for _, c := range s.calls {
@@ -69,20 +69,20 @@ func Serve(cfg Config, r io.Reader, w io.Writer) error {
 	s.mu.Unlock()
 	s.procs.close()
 	s.running.Wait()
-	s.python.close()
+	s.sessions.close()
 	return err
 }
 
 type server struct {
-	cfg     Config
-	w       *proto.Writer
-	procs   *processes
-	python  *python
-	running sync.WaitGroup
+	cfg      Config
+	w        *proto.Writer
+	procs    *processes
+	sessions *sessions
+	running  sync.WaitGroup
 
 	mu    sync.Mutex
 	calls map[uint32]*call
-	busy  map[string]bool // by kind
+	busy  map[sessionKey]bool
 }
 
 func (s *server) listen(r *proto.Reader) error {
@@ -128,17 +128,17 @@ func (s *server) start(f proto.Frame) error {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.calls[f.Call] != nil || s.busy[c.kind] {
-		// The host waits for a Result before it sends the next of a kind; this answers one that does not.
-		c.refuse("another call of this kind is running")
+	if s.calls[f.Call] != nil || s.busy[c.session] {
+		// The host waits for a Result before it sends the next to a session; this answers one that does not.
+		c.refuse("another call of this session is running")
 		return nil
 	}
-	s.calls[f.Call], s.busy[c.kind] = c, true
+	s.calls[f.Call], s.busy[c.session] = c, true
 	s.running.Go(func() {
 		finish := run()
 		s.mu.Lock()
 		delete(s.calls, c.id)
-		delete(s.busy, c.kind)
+		delete(s.busy, c.session)
 		s.mu.Unlock()
 		finish()
 	})
@@ -148,7 +148,7 @@ func (s *server) start(f proto.Frame) error {
 // decode returns the function that runs the call and returns the one that reports its end, which must come after the call's slot has
 // been freed: the host may send the next one at once.
 func (s *server) decode(c *call, f proto.Frame) (func() func(), error) {
-	c.kind = proto.Python
+	c.session = defaultPython
 	switch f.Type {
 	case proto.Warm:
 		var w proto.WarmCall
@@ -156,7 +156,7 @@ func (s *server) decode(c *call, f proto.Frame) (func() func(), error) {
 			return nil, err
 		}
 		c.limits, c.timeout = w.Limits, time.Duration(w.TimeoutMS)*time.Millisecond
-		return func() func() { return s.python.run(c, proto.Warm, list(w.Modules...)) }, nil
+		return s.inPython(c, proto.Warm, list(w.Modules...)), nil
 	case proto.Renew:
 		var r proto.RenewCall
 		if err := proto.DecodeJSON(f, &r); err != nil {
@@ -167,25 +167,40 @@ func (s *server) decode(c *call, f proto.Frame) (func() func(), error) {
 		if r.Fresh {
 			fresh = []byte("1")
 		}
-		return func() func() { return s.python.run(c, proto.Renew, fresh) }, nil
+		return s.inPython(c, proto.Renew, fresh), nil
 	}
 	var st proto.StartCall
 	if err := proto.DecodeJSON(f, &st); err != nil {
 		return nil, err
 	}
-	c.kind, c.limits, c.timeout = st.Kind, st.Limits, time.Duration(st.TimeoutMS)*time.Millisecond
+	c.session, c.limits, c.timeout = sessionKey{st.Kind, st.Session}, st.Limits, time.Duration(st.TimeoutMS)*time.Millisecond
 	c.left = max(0, st.Limits.Output)
-	switch st.Kind {
-	case proto.Python:
-		payload := list(st.Code, s.cfg.path(st.Dir))
-		for k, v := range s.cfg.callEnv(st.Env) {
-			payload = append(payload, list(k, v)...)
-		}
-		return func() func() { return s.python.run(c, proto.Start, payload) }, nil
-	case proto.Bash:
+	switch {
+	case len(st.Session) > proto.MaxSession:
+		return nil, errors.New("guest: the name of a session is too long")
+	case st.Kind == proto.Bash && st.Session == "":
 		return func() func() { return runShell(&s.cfg, s.procs, c, st) }, nil
+	case st.Kind == proto.Bash || languages[st.Kind] != nil:
+		return s.inSession(c, func(in session) func() { return in.run(c, st) }), nil
 	}
 	return nil, fmt.Errorf("guest: unknown kind of call %.20q", st.Kind)
+}
+
+// inSession returns the function that runs the call in its session.
+func (s *server) inSession(c *call, run func(session) func()) func() func() {
+	return func() func() {
+		in, err := s.sessions.take(c.session)
+		if err != nil {
+			return func() { c.refuse(err.Error()) }
+		}
+		defer s.sessions.give(c.session)
+		return run(in)
+	}
+}
+
+// inPython is inSession for a request that only the default Python kernel knows.
+func (s *server) inPython(c *call, t proto.Type, payload []byte) func() func() {
+	return s.inSession(c, func(in session) func() { return in.(*interpreter).request(c, t, payload) }) //nolint:forcetypeassert // of defaultPython
 }
 
 func (s *server) send(f proto.Frame, err error) {

@@ -14,7 +14,7 @@ import (
 	"github.com/lathe-gateway/lathe/internal/guest/proto"
 )
 
-// The kernel's source is all three files, in one namespace.
+// The Python kernel's source is all three files, in one namespace.
 var (
 	//go:embed wire.py
 	wireSource string
@@ -42,13 +42,15 @@ const (
 	replyTime = 5 * time.Second
 )
 
-// python is the session of Python calls: one kernel, replaced when it dies. Only one call runs at a time; the caller sees to that.
-type python struct {
+// interpreter is a session in a language that has a kernel: one kernel, replaced when it dies. Only one call runs at a time; the caller
+// sees to that.
+type interpreter struct {
 	cfg    *Config
 	procs  *processes
+	lang   *language
 	kernel *kernel
-	// told says that a call's result has already reported the death of kernel.
-	told bool
+	// told says that a call's result has already reported the death of kernel, lost that there was one before which has been ended.
+	told, lost bool
 	// dir is where the next cell changes to before it runs: set for a kernel's first one.
 	dir string
 }
@@ -77,42 +79,51 @@ type reply struct {
 	code        int
 }
 
-// run runs one request of the kernel and returns the function that reports its end.
-func (py *python) run(c *call, kind proto.Type, payload []byte) func() {
-	restarted := py.kernel != nil && py.kernel.dead() && !py.told
-	k, err := py.ensure(c)
+func (in *interpreter) run(c *call, start proto.StartCall) func() {
+	payload := list(start.Code, in.cfg.path(start.Dir))
+	for k, v := range in.cfg.callEnv(start.Env) {
+		payload = append(payload, list(k, v)...)
+	}
+	return in.request(c, proto.Start, payload)
+}
+
+// request runs one request of the kernel and returns the function that reports its end.
+func (in *interpreter) request(c *call, kind proto.Type, payload []byte) func() {
+	restarted := in.lost || in.kernel != nil && in.kernel.dead() && !in.told
+	k, err := in.ensure(c)
 	if err != nil {
 		return func() { c.refuse(err.Error()) }
 	}
+	in.lost = false
 	if k.limits != c.limits {
-		if err := py.procs.limit(k.proc, c.limits); err == nil {
+		if err := in.procs.limit(k.proc, in.lang.limits(c.limits)); err == nil {
 			k.limits = c.limits
 		}
 	}
 	if kind == proto.Start {
-		payload = py.enter(payload)
+		payload = in.enter(payload)
 	}
 	k.begin(c)
 	c.started()
 	go func() {
 		if err := k.w.Write(proto.Frame{Type: kind, Call: c.id, Payload: payload}); err != nil {
-			py.procs.kill(k.proc) // it can never answer
+			in.procs.kill(k.proc) // it can never answer
 		}
 	}()
 	ended, got := k.watch()
 	cause, killed := c.supervise(program{
 		ended:     ended,
-		interrupt: func() { go py.interrupt(k, c.id, ended) },
-		kill:      func() { py.procs.kill(k.proc) },
+		interrupt: func() { go in.interrupt(k, c.id, ended) },
+		kill:      func() { in.procs.kill(k.proc) },
 	})
 	k.end()
-	r := py.result(c, k, got(), cause, killed)
+	r := in.result(c, k, got(), cause, killed)
 	r.KernelRestarted = r.KernelRestarted || restarted
 	return func() { c.finish(r) }
 }
 
 // interrupt sends SIGINT to the running call, once the kernel can tell for which call it is: it ignores one that comes between two.
-func (py *python) interrupt(k *kernel, call uint32, ended <-chan struct{}) {
+func (in *interpreter) interrupt(k *kernel, call uint32, ended <-chan struct{}) {
 	k.mu.Lock()
 	runs := k.runs
 	k.mu.Unlock()
@@ -124,32 +135,32 @@ func (py *python) interrupt(k *kernel, call uint32, ended <-chan struct{}) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.call == call {
-		py.procs.interrupt(k.proc)
+		in.procs.interrupt(k.proc)
 	}
 }
 
 // enter fills in the directory of a kernel's first cell. A warm kernel was started before the container's files were mounted, so it must
 // change to its directory again even if that has the same name.
-func (py *python) enter(payload []byte) []byte {
+func (in *interpreter) enter(payload []byte) []byte {
 	code := 4 + int(binary.BigEndian.Uint32(payload))
-	if dir := binary.BigEndian.Uint32(payload[code:]); dir == 0 && py.dir != "" {
+	if dir := binary.BigEndian.Uint32(payload[code:]); dir == 0 && in.dir != "" {
 		rest := payload[code+4:]
-		payload = append(payload[:code:code], list(py.dir)...)
+		payload = append(payload[:code:code], list(in.dir)...)
 		payload = append(payload, rest...)
 	}
-	py.dir = ""
+	in.dir = ""
 	return payload
 }
 
 // result puts together what the kernel says and what was done to it. A kernel that is dead, or was killed, is given up.
-func (py *python) result(c *call, k *kernel, r *reply, cause string, killed bool) proto.CallResult {
+func (in *interpreter) result(c *call, k *kernel, r *reply, cause string, killed bool) proto.CallResult {
 	out := proto.CallResult{Status: proto.OK}
 	if r != nil && !killed {
 		out = proto.CallResult{Status: r.status, ExitCode: r.code, Error: r.err}
 	}
 	if k.dead() || killed {
-		py.procs.kill(k.proc) // what it left behind does not outlive it
-		py.told = true
+		in.procs.kill(k.proc) // what it left behind does not outlive it
+		in.told = true
 		out.KernelRestarted = true
 		if r == nil || killed {
 			out.Status = proto.Killed
@@ -170,45 +181,46 @@ func (py *python) result(c *call, k *kernel, r *reply, cause string, killed bool
 }
 
 // ensure returns a kernel that has started. A call that is interrupted while it waits is given up, the start goes on.
-func (py *python) ensure(c *call) (*kernel, error) {
-	if py.kernel == nil || py.kernel.dead() {
-		py.close()
-		k, err := startKernel(py.cfg, py.procs, c.limits)
+func (in *interpreter) ensure(c *call) (*kernel, error) {
+	if in.kernel == nil || in.kernel.dead() {
+		in.close()
+		k, err := startKernel(in.cfg, in.procs, in.lang, c.limits)
 		if err != nil {
 			return nil, err
 		}
-		py.kernel, py.told, py.dir = k, false, py.cfg.WorkDir
+		in.kernel, in.told, in.dir = k, false, in.cfg.WorkDir
 	}
-	k := py.kernel
+	k := in.kernel
 	boot := time.NewTimer(bootTime)
 	defer boot.Stop()
 	select {
 	case <-k.ready:
 		return k, nil
 	case <-k.proc.ended:
-		return nil, errors.New("python did not start: " + k.proc.death() + k.complaint())
+		return nil, errors.New(in.lang.name + " did not start: " + k.proc.death() + k.complaint())
 	case <-c.interrupts:
 		return nil, errors.New("interrupted before it started")
 	case <-c.kills:
 		return nil, errors.New("interrupted before it started")
 	case <-boot.C:
-		py.procs.kill(k.proc)
-		return nil, errors.New("python did not start within a minute" + k.complaint())
+		in.procs.kill(k.proc)
+		return nil, errors.New(in.lang.name + " did not start within a minute" + k.complaint())
 	}
 }
 
-func (py *python) close() {
-	if k := py.kernel; k != nil {
-		py.procs.kill(k.proc)
+func (in *interpreter) close() {
+	if k := in.kernel; k != nil {
+		in.procs.kill(k.proc)
 		k.in.Close()
 		k.tap.close()
-		py.kernel = nil
+		in.kernel = nil
 	}
 }
 
-func startKernel(cfg *Config, procs *processes, limits proto.Limits) (*kernel, error) {
-	if cfg.Python == "" {
-		return nil, errors.New("there is no python3 in this sandbox")
+func startKernel(cfg *Config, procs *processes, lang *language, limits proto.Limits) (*kernel, error) {
+	path := lang.path(cfg)
+	if path == "" {
+		return nil, errors.New("there is no " + lang.name + " in this sandbox: it needs an image that has it")
 	}
 	t, out, errOut, err := newTap()
 	if err != nil {
@@ -232,13 +244,13 @@ func startKernel(cfg *Config, procs *processes, limits proto.Limits) (*kernel, e
 		return fail(err)
 	}
 	files = append(files, r2, w2)
-	if _, err := w1.Write(list(kernelSource)); err != nil { // it is smaller than a pipe
+	if _, err := w1.Write(list(lang.source)); err != nil { // it is smaller than a pipe
 		return fail(err)
 	}
 	t.attach(&tail{})
 	p, err := procs.start(command{
-		path: cfg.Python, args: []string{cfg.Python, "-c", kernelStub}, dir: cfg.WorkDir, env: cfg.environ(limits, nil),
-		files: []*os.File{out, errOut, r1, w2}, limits: limits,
+		path: path, args: append([]string{path}, lang.args(limits)...), dir: cfg.WorkDir, env: cfg.environ(limits, nil),
+		files: []*os.File{out, errOut, r1, w2}, limits: lang.limits(limits),
 	})
 	if err != nil {
 		return fail(err)

@@ -43,11 +43,12 @@ type process struct {
 // scope is a mark; see processes.
 type scope int
 
-// command is what to start. Files are fds 0, 1, 2 and so on.
+// command is what to start.
 type command struct {
 	path, dir string
 	args, env []string
-	files     []*os.File
+	stdin     *os.File   // nil is /dev/null
+	files     []*os.File // fds 1, 2 and so on; nil is closed
 	limits    proto.Limits
 }
 
@@ -71,8 +72,15 @@ func (ps *processes) start(cmd command) (*process, error) {
 	}
 	defer null.Close()
 	files := []uintptr{null.Fd()}
+	if cmd.stdin != nil {
+		files[0] = cmd.stdin.Fd()
+	}
 	for _, f := range cmd.files {
-		files = append(files, f.Fd())
+		fd := ^uintptr(0) // ForkExec closes what is -1
+		if f != nil {
+			fd = f.Fd()
+		}
+		files = append(files, fd)
 	}
 	ps.mu.Lock()
 	defer ps.mu.Unlock()

@@ -83,13 +83,7 @@ func finishShell(procs *processes, c *call, t *tap, p *process) func() {
 	r := proto.CallResult{Status: proto.OK}
 	select {
 	case <-p.ended:
-		r.ExitCode = p.exitCode()
-		switch {
-		case p.status.Signaled():
-			r.Status, r.Error = proto.Killed, "the shell "+p.death()
-		case r.ExitCode != 0:
-			r.Status, r.Error = proto.Failed, "exit status "+strconv.Itoa(r.ExitCode)
-		}
+		r = shellResult(p, p.exitCode())
 	default:
 		// It was killed and is not gone: the host's kernel has it in an uninterruptible wait.
 	}
@@ -97,4 +91,16 @@ func finishShell(procs *processes, c *call, t *tap, p *process) func() {
 		r.Status, r.Error = cause, c.because(cause)
 	}
 	return func() { c.finish(r) }
+}
+
+// shellResult is the result of a command that ended with code; p is the shell where it is dead, nil where it lives on.
+func shellResult(p *process, code int) proto.CallResult {
+	r := proto.CallResult{Status: proto.OK, ExitCode: code}
+	switch {
+	case p != nil && p.status.Signaled():
+		r.Status, r.Error = proto.Killed, "the shell "+p.death()
+	case code != 0:
+		r.Status, r.Error = proto.Failed, "exit status "+strconv.Itoa(code)
+	}
+	return r
 }

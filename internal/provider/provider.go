@@ -7,6 +7,7 @@ package provider
 
 import (
 	"context"
+	"io"
 	"net/http"
 
 	"github.com/lathe-gateway/lathe/internal/turn"
@@ -31,10 +32,15 @@ type Forwarder interface {
 
 // Forward is a request to pass on untouched.
 type Forward struct {
-	// Path below the base URL: /chat/completions.
-	Path   string
-	Header http.Header
+	// Method is POST where it is "".
+	Method string
+	// Path below the base URL: /chat/completions. Query is what stands behind it, without the question mark.
+	Path, Query string
+	Header      http.Header
+	// Body names a model, whose value is replaced by the provider's own. Stream stands in its place where it does not: a call for something
+	// that the provider has made.
 	Body   []byte
+	Stream io.Reader
 }
 
 // Model is one line of the configuration's models.
@@ -52,4 +58,17 @@ type Model struct {
 	Native bool
 	// Created is in Unix seconds.
 	Created int64
+}
+
+// apis says where the hosted tools of a provider that speaks a protocol are to be had, by their vendor's name for them.
+var apis = map[string]string{"openai-responses": "/v1/responses", "anthropic": "/v1/messages"}
+
+// HostedElsewhere refuses hosted tools where they are left to the provider and the request's protocol is not the provider's own.
+func (m Model) HostedElsewhere(protocol string) error {
+	f, ok := m.Provider.(Forwarder)
+	if !m.Native || !ok || f.Protocol() == protocol {
+		return nil
+	}
+	return turn.Unsupported("tools", "the hosted tools of the model %q are left to its provider (hosted_tools: provider), which has them on "+
+		"%s only: send the request there, or ask the operator for hosted_tools: lathe", m.Name, apis[f.Protocol()])
 }

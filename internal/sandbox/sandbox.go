@@ -90,19 +90,24 @@ type Mount struct {
 	Hub bool
 }
 
-// Kind is the session that runs a call.
+// Kind is what runs a call.
 type Kind string
 
-// Python is one long-lived interpreter with state between calls; Bash runs each command in a shell of its own.
+// Python and Node are long-lived interpreters with state between calls. Bash runs each command in a shell of its own, or, in a named
+// session, in one that keeps its directory, variables and functions. What the image does not have is refused with ErrNotStarted.
 const (
 	Python Kind = "python"
 	Bash   Kind = "bash"
+	Node   Kind = "node"
 )
 
 // Call is one piece of code.
 type Call struct {
 	Kind Kind
-	Code string
+	// Session names one of several of a kind, each with a process and state of its own: letters, digits, "_" and "-", at most 64. They run
+	// side by side. A few live at once; for another one the longest idle is ended, whose next call says so (KernelRestarted).
+	Session string
+	Code    string
 	// Dir is the working directory where a session starts; "" is /mnt/data.
 	Dir string
 	Env map[string]string

@@ -34,17 +34,27 @@ func (s *Server) api(w http.ResponseWriter, r *http.Request) {
 	}
 	recordOf(r.Context()).principal = p
 	r = r.WithContext(auth.WithPrincipal(r.Context(), p))
-	handler, pattern := s.cfg.API.Handler(r)
-	if pattern == "" {
-		s.unknown(w, r, handler)
-		return
-	}
 	done, err := s.limitBody(w, r)
 	if err != nil {
 		writeError(w, r, s.cfg.Log, err)
 		return
 	}
 	defer done()
+	if s.cfg.First != nil {
+		answered, err := s.cfg.First(w, r)
+		if err != nil {
+			writeError(w, r, s.cfg.Log, err)
+			return
+		}
+		if answered {
+			return
+		}
+	}
+	handler, pattern := s.cfg.API.Handler(r)
+	if pattern == "" {
+		s.unknown(w, r, handler)
+		return
+	}
 	s.cfg.API.ServeHTTP(w, r) // not handler: ServeHTTP sets the path's values
 }
 

@@ -24,6 +24,9 @@ type Config struct {
 	Keys *auth.Keys
 	// API are the surfaces, each route with its method and path. Their handlers find the principal in the context.
 	API *http.ServeMux
+	// First is asked before the surfaces, with the principal in the context, and answers requests for what is not kept here. It says whether
+	// it did; an error is for the client. Nil answers none.
+	First func(w http.ResponseWriter, r *http.Request) (bool, error)
 	// Ready are the things that must work for /readyz, by name.
 	Ready   map[string]func(ctx context.Context) error
 	Metrics *telemetry.Metrics

@@ -1,4 +1,4 @@
-// Package store is the contract of what is kept in a database: containers, files and steps. It does no I/O itself; sqlite implements
+// Package store is the contract of what is kept in a database: containers, files, steps and what projects used. It does no I/O itself; sqlite implements
 // it, and storetest is the suite that every implementation passes. The bytes of files are in package blob.
 //
 // Every row belongs to a project. A method that takes a project sees only that project's rows: another project's id answers as an
@@ -19,6 +19,7 @@ type Store interface {
 	Containers() Containers
 	Files() Files
 	Steps() Steps
+	Usage() Usage
 	// Ping says whether the store can be used, for /readyz.
 	Ping(ctx context.Context) error
 	Close() error
@@ -156,6 +157,8 @@ type Files interface {
 	Expired(ctx context.Context, now time.Time) ([]File, error)
 	// References counts the rows of a project with these bytes.
 	References(ctx context.Context, project, sha256 string) (int, error)
+	// Stored is how many bytes a project's files take, equal ones counted once, and how many rows there are.
+	Stored(ctx context.Context, project string) (bytes int64, files int, err error)
 	// All calls fn for every file of every project until it returns an error. fn may use the store.
 	All(ctx context.Context, fn func(File) error) error
 }
@@ -174,4 +177,14 @@ type Steps interface {
 	// Get returns those of ids that exist and are not expired.
 	Get(ctx context.Context, project string, ids ...string) (map[string]Step, error)
 	Expire(ctx context.Context, now time.Time) (int, error)
+}
+
+// Usage keeps for how long the code of a project ran, by days in UTC.
+type Usage interface {
+	// Add adds d to the day of at. It keeps microseconds.
+	Add(ctx context.Context, project string, at time.Time, d time.Duration) error
+	// Used is the sum of the day of at, 0 if there is none.
+	Used(ctx context.Context, project string, at time.Time) (time.Duration, error)
+	// Expire removes the days before that of before.
+	Expire(ctx context.Context, before time.Time) (int, error)
 }

@@ -2,6 +2,7 @@ package upstream
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -26,14 +27,14 @@ type buffer [32 << 10]byte
 
 var buffers = sync.Pool{New: func() any { return new(buffer) }}
 
-// Forward sends a client's request up as it is: only the value of model changes, and only where Config.Model is another; the client's
+// Forward sends a client's request up as it is: only the value of model in in.Body changes, and only where Config.Model is another; the client's
 // credentials are replaced by the gateway's. The answer's status, headers and bytes go back as they come, errors included, but for
 // redirects and for headers that are about the gateway's own account or host (notReturned).
 //
 // An answer that breaks off in the middle panics with http.ErrAbortHandler, so that the client sees it break off too.
 func (c *Client) Forward(ctx context.Context, w http.ResponseWriter, in provider.Forward) error {
 	body := in.Body
-	if c.cfg.Model != "" {
+	if c.cfg.Model != "" && in.Stream == nil {
 		peeked, err := peek.Request(body)
 		if err != nil {
 			return &turn.Error{Kind: turn.KindInvalid, Message: "the request is not valid JSON: " + err.Error()}
@@ -42,9 +43,17 @@ func (c *Client) Forward(ctx context.Context, w http.ResponseWriter, in provider
 	}
 	watch := newWatch(ctx, max(c.cfg.FirstByteTimeout, forwardFirstByte), c.cfg.IdleTimeout)
 	defer watch.close()
-	req, err := c.newRequest(watch.ctx, http.MethodPost, in.Path, bytes.NewReader(body)) //nolint:contextcheck // the watch's context is a child of ctx
+	var content io.Reader = bytes.NewReader(body)
+	if in.Stream != nil {
+		content = in.Stream
+	}
+	method := cmp.Or(in.Method, http.MethodPost)
+	req, err := c.newRequest(watch.ctx, method, in.Path, content) //nolint:contextcheck // the watch's context is a child of ctx
 	if err != nil {
 		return err
+	}
+	if in.Query != "" {
+		req.URL.RawQuery = in.Query
 	}
 	upHeaders(req.Header, in.Header)
 	c.authorize(req.Header)

@@ -6,6 +6,8 @@ package upstream
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -134,6 +136,14 @@ func New(cfg Config, protocol Protocol) (*Client, error) {
 
 // CloseIdle closes the connections that no call uses.
 func (c *Client) CloseIdle() { c.http.CloseIdleConnections() }
+
+// Account is the same for clients of one server with the same credentials. It says nothing of either.
+func (c *Client) Account() string {
+	whole := c.base
+	whole.User = c.user
+	sum := sha256.Sum256([]byte(whole.String() + "\x00" + string(c.cfg.APIKey)))
+	return hex.EncodeToString(sum[:8])
+}
 
 // transport keeps many idle connections, since all calls go to one host. It leaves encodings alone: Forward passes bytes as they are.
 func transport(connect time.Duration) *http.Transport {

@@ -13,7 +13,7 @@ import (
 )
 
 // Version changes when either end would misread the other. The host refuses a guest of another version.
-const Version = 1
+const Version = 2
 
 // MaxPayload caps a frame: the code of a call on the way in, an image on the way out.
 const MaxPayload = 16 << 20
@@ -91,14 +91,20 @@ type Limits struct {
 const (
 	Python = "python"
 	Bash   = "bash"
+	Node   = "node"
 )
+
+// MaxSession caps the name of a session.
+const MaxSession = 64
 
 // StartCall is the payload of Start.
 type StartCall struct {
-	Kind string            `json:"kind"`
-	Code string            `json:"code"`
-	Dir  string            `json:"dir,omitempty"`
-	Env  map[string]string `json:"env,omitempty"`
+	Kind string `json:"kind"`
+	// Session names one of several of a kind, at most MaxSession bytes; "" is the default one.
+	Session string            `json:"session,omitempty"`
+	Code    string            `json:"code"`
+	Dir     string            `json:"dir,omitempty"`
+	Env     map[string]string `json:"env,omitempty"`
 	// TimeoutMS ends the call; 0 means none.
 	TimeoutMS int64  `json:"timeout_ms,omitempty"`
 	Limits    Limits `json:"limits"`

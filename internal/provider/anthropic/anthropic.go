@@ -86,6 +86,9 @@ func headers(h http.Header, key string) bool {
 // Protocol is anthropic.
 func (p *Provider) Protocol() string { return Protocol }
 
+// Account tells servers and accounts apart, without naming either.
+func (p *Provider) Account() string { return p.client.Account() }
+
 // Check says whether the server can be reached.
 func (p *Provider) Check(ctx context.Context) error { return p.client.Check(ctx) }
 

@@ -24,10 +24,12 @@ type Backend struct {
 	layout  layout
 	cgroups cgroups
 	uid     int
+	guest   string // digest of Config.Guest
 
 	mu     sync.Mutex
-	boxes  map[string]*box // nil where a start is under way
-	root   *rootfs
+	boxes  map[string]*box    // nil where a start is under way
+	roots  map[string]*rootfs // by the folder of the image
+	runsc  runscID
 	closed bool
 }
 
@@ -47,7 +49,7 @@ func New(cfg Config) (*Backend, error) {
 	if err != nil {
 		return nil, fmt.Errorf("gvisor: %w", err)
 	}
-	b := &Backend{cfg: cfg, layout: newLayout(state), uid: os.Geteuid(), boxes: map[string]*box{}}
+	b := &Backend{cfg: cfg, layout: newLayout(state), uid: os.Geteuid(), guest: digest(cfg.Guest), boxes: map[string]*box{}, roots: map[string]*rootfs{}}
 	b.cgroups = detectCgroups("/sys/fs/cgroup", b.layout.cgroup, b.uid)
 	if err := b.prepare(); err != nil {
 		return nil, err
@@ -78,13 +80,38 @@ func (b *Backend) prepare() error {
 
 // Start has the contract of sandbox.Backend.Start.
 func (b *Backend) Start(ctx context.Context, spec sandbox.Spec) (sandbox.Sandbox, error) {
+	root, err := b.admit(spec)
+	if err != nil {
+		return nil, err
+	}
+	mark, err := b.mark(ctx, root, spec)
+	if err != nil {
+		return nil, err
+	}
+	return b.open(ctx, spec, func() (*box, error) {
+		v, err := b.newVessel(ctx, spec.ID, root, spec)
+		if err != nil {
+			return nil, err
+		}
+		if err := v.start(ctx); err != nil {
+			cleanup, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupTime)
+			defer cancel()
+			return nil, errors.Join(err, v.remove(cleanup))
+		}
+		x := b.newBox(ctx, v, spec, mark)
+		return x, x.ready(ctx)
+	})
+}
+
+// admit refuses a spec that cannot be, and returns its root file system.
+func (b *Backend) admit(spec sandbox.Spec) (*rootfs, error) {
 	if err := checkSpec(spec); err != nil {
 		return nil, err
 	}
 	if err := checkRunsc(b.cfg.Runsc); err != nil {
 		return nil, err
 	}
-	root, err := b.rootfs()
+	root, err := b.rootfs(spec.Image)
 	if err != nil {
 		return nil, err
 	}
@@ -93,19 +120,23 @@ func (b *Backend) Start(ctx context.Context, spec sandbox.Spec) (sandbox.Sandbox
 			return nil, fmt.Errorf("gvisor: there is no folder %s in %s to mount on", m.Target, root.path)
 		}
 	}
+	return root, nil
+}
+
+// open makes a sandbox under spec's ID and sees to what else that takes.
+func (b *Backend) open(ctx context.Context, spec sandbox.Spec, create func() (*box, error)) (sandbox.Sandbox, error) {
 	if err := b.reserve(spec.ID); err != nil {
 		return nil, err
 	}
-	x := &box{b: b, id: spec.ID, env: spec.Env, dead: make(chan struct{})}
-	if err := x.start(ctx, *root, spec); err != nil {
+	x, err := create()
+	if err != nil {
 		b.release(spec.ID)
 		return nil, err
 	}
-	b.mu.Lock()
-	b.boxes[spec.ID] = x
-	closed := b.closed
-	b.mu.Unlock()
-	if closed {
+	if err := b.cgroups.started(x.vessel.name, spec.Limits); err != nil {
+		b.cfg.Logger.WarnContext(ctx, "the sandbox's cgroup is not complete", "sandbox", x.id, "error", err)
+	}
+	if b.isClosed() {
 		return nil, errors.Join(errClosed, x.Close())
 	}
 	return x, nil
@@ -113,22 +144,25 @@ func (b *Backend) Start(ctx context.Context, spec sandbox.Spec) (sandbox.Sandbox
 
 var errClosed = fmt.Errorf("%w: the gateway is shutting down", sandbox.ErrUnavailable)
 
-// rootfs opens the image at the first start, again until that succeeds, and again when it has been replaced twice, which removes it: who
-// builds one need not restart the gateway.
-func (b *Backend) rootfs() (*rootfs, error) {
+// rootfs opens an image, "" for the configured one, at its first start, again until that succeeds, and again when it has been replaced
+// twice, which removes it: who builds one need not restart the gateway.
+func (b *Backend) rootfs(dir string) (*rootfs, error) {
+	if dir == "" {
+		dir = b.cfg.Image
+	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.root != nil {
-		if _, err := os.Stat(b.root.path); err == nil {
-			return b.root, nil
+	if root := b.roots[dir]; root != nil {
+		if _, err := os.Stat(root.path); err == nil {
+			return root, nil
 		}
 	}
-	root, err := openRootfs(b.cfg.Image, b.layout)
+	root, err := openRootfs(dir, b.layout)
 	if err != nil {
 		return nil, err
 	}
-	b.root = &root
-	return b.root, nil
+	b.roots[dir] = &root
+	return &root, nil
 }
 
 func checkRunsc(path string) error {
@@ -225,11 +259,6 @@ func emptyDir(dir string) error {
 		errs = append(errs, os.RemoveAll(filepath.Join(dir, e.Name())))
 	}
 	return errors.Join(errs...)
-}
-
-// Restore has the contract of sandbox.Backend.Restore.
-func (b *Backend) Restore(context.Context, sandbox.Spec, string) (sandbox.Sandbox, error) {
-	return nil, fmt.Errorf("gvisor: restore: %w", errors.ErrUnsupported)
 }
 
 // Prepare has the contract of sandbox.Backend.Prepare.

@@ -2,7 +2,6 @@ package gvisor
 
 import (
 	"context"
-	"debug/buildinfo"
 	"errors"
 	"fmt"
 	"maps"
@@ -72,31 +71,18 @@ func (b *Backend) checkRunsc(ctx context.Context) sandbox.Finding {
 		f.Level, f.Detail, f.Mend = levelFail, unavailableText(err), "make build"
 		return f
 	}
-	out, err := exec.CommandContext(ctx, b.cfg.Runsc, "--version").Output()
+	id, err := b.identifyRunsc(ctx)
 	if err != nil {
-		f.Level, f.Detail, f.Mend = levelFail, fmt.Sprintf("%s --version: %v", b.cfg.Runsc, err), "make build"
+		f.Level, f.Detail, f.Mend = levelFail, err.Error(), "make build"
 		return f
 	}
-	f.Detail += " (" + runscVersion(b.cfg.Runsc, string(out)) + ")"
+	f.Detail += " (" + id.version + ")"
 	return f
-}
-
-// runscVersion is the version of gVisor's module, which a runsc that was built with go build does not print itself.
-func runscVersion(path, printed string) string {
-	if info, err := buildinfo.ReadFile(path); err == nil {
-		for _, m := range append(info.Deps, &info.Main) {
-			if m.Path == "gvisor.dev/gvisor" && m.Version != "" && m.Version != "(devel)" {
-				return "gVisor " + m.Version
-			}
-		}
-	}
-	first, _, _ := strings.Cut(printed, "\n")
-	return strings.TrimSpace(first)
 }
 
 func (b *Backend) checkImage() sandbox.Finding {
 	f := sandbox.Finding{Name: "image", Level: levelOK}
-	root, err := b.rootfs()
+	root, err := b.rootfs("")
 	switch {
 	case err != nil:
 		f.Level, f.Detail, f.Mend = levelFail, unavailableText(err), "make image"

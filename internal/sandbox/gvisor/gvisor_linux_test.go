@@ -406,3 +406,6 @@ func TestLateMount(t *testing.T) {
 		t.Errorf("got %q", o.Text(""))
 	}
 }
+
+// TestNode is on the host's own programs, among which there may be a node; the image `python` has none.
+func TestNode(t *testing.T) { sandboxtest.TestNode(t, newBackend(t, "")) }

@@ -17,6 +17,8 @@ type rootfs struct {
 	path   string
 	mounts []ociMount
 	image  *image.Image // nil for the host's Python
+	// content is where what is in it really lies: path, or the host's root.
+	content string
 }
 
 // mountPoints are the folders that every root file system must have; the root is read-only, so they cannot be made later.
@@ -31,7 +33,7 @@ func openRootfs(dir string, l layout) (rootfs, error) {
 	if err != nil {
 		return rootfs{}, fmt.Errorf("%w: %w", sandbox.ErrUnavailable, err)
 	}
-	root := rootfs{path: img.Root, image: img}
+	root := rootfs{path: img.Root, image: img, content: img.Root}
 	return root, root.makeMountPoints()
 }
 
@@ -76,7 +78,7 @@ func hostRootfs(l layout, host string) (rootfs, error) {
 		return rootfs{}, fmt.Errorf("%w: there is no image, and no /usr/bin/python3 on this machine: run `make image`, or install python3",
 			sandbox.ErrUnavailable)
 	}
-	root := rootfs{path: l.rootfs}
+	root := rootfs{path: l.rootfs, content: host}
 	if err := os.RemoveAll(l.rootfs); err != nil {
 		return rootfs{}, fmt.Errorf("gvisor: %w", err)
 	}

@@ -1,10 +1,15 @@
 package gvisor
 
 import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strconv"
 
+	"github.com/lathe-gateway/lathe/internal/guest/proto"
 	"github.com/lathe-gateway/lathe/internal/sandbox"
 )
 
@@ -104,6 +109,47 @@ type specInput struct {
 // the code is user 0, without a capability, and the guest is another.
 type ids struct {
 	guest, code uint32
+}
+
+// ociSpec is what runsc is to run under name.
+func (b *Backend) ociSpec(name string, root *rootfs, s sandbox.Spec) *ociSpec {
+	return newSpec(specInput{layout: b.layout, root: *root, cgroup: b.cgroups.path(name), swap: b.cgroups.swap, ids: b.ids()}, s)
+}
+
+// mark is what a sandbox's memory will depend on.
+func (b *Backend) mark(ctx context.Context, root *rootfs, s sandbox.Spec) (imageMark, error) {
+	runsc, err := b.identifyRunsc(ctx)
+	if err != nil {
+		return imageMark{}, err
+	}
+	layout, err := layoutOf(b.ociSpec(s.ID, root, s))
+	if err != nil {
+		return imageMark{}, err
+	}
+	return imageMark{Runsc: runsc.id, Guest: b.guest, Proto: proto.Version, Image: root.identity(), Layout: layout}, nil
+}
+
+// layoutOf is a digest of all of a spec that must be the same for a restore. gVisor compares it too; this is known before, and in words.
+func layoutOf(spec *ociSpec) (string, error) {
+	same := *spec
+	same.Hostname, same.Root.Path = "", ""
+	same.Linux.CgroupsPath, same.Linux.Resources = "", nil
+	same.Process.Env = nil
+	same.Mounts = slices.Clone(spec.Mounts)
+	for i := range same.Mounts {
+		same.Mounts[i].Source = ""
+	}
+	data, err := json.Marshal(same)
+	if err != nil {
+		return "", fmt.Errorf("gvisor: %w", err)
+	}
+	return digest(data), nil
+}
+
+// digest is short enough to be read and long enough to tell things apart.
+func digest(data []byte) string {
+	sum := sha256.Sum256(data)
+	return hex.EncodeToString(sum[:16])
 }
 
 // newSpec says what runsc is to run. Everything that the sandbox may touch of the host is in it.

@@ -12,22 +12,26 @@ import (
 	"github.com/lathe-gateway/lathe/internal/sandbox"
 )
 
-// Exec has the contract of sandbox.Sandbox.Exec. Calls of one kind run in the order in which they came; calls of different kinds run
-// side by side.
+// kinds are what a call may be, and the guest's words for it.
+var kinds = map[sandbox.Kind]string{sandbox.Python: proto.Python, sandbox.Bash: proto.Bash, sandbox.Node: proto.Node}
+
+// Exec has the contract of sandbox.Sandbox.Exec. Calls of one session run in the order in which they came, others side by side.
 func (l *Link) Exec(ctx context.Context, call sandbox.Call, sink func(sandbox.Output)) (*sandbox.Result, error) {
 	timeout := l.limits.ExecTime
 	if call.Timeout > 0 && (timeout == 0 || call.Timeout < timeout) {
 		timeout = call.Timeout
 	}
-	kinds := map[sandbox.Kind]string{sandbox.Python: proto.Python, sandbox.Bash: proto.Bash}
 	if kinds[call.Kind] == "" {
 		return nil, fmt.Errorf("%w: unknown kind of call %q", sandbox.ErrNotStarted, call.Kind)
 	}
+	if !sessionForm.MatchString(call.Session) {
+		return nil, fmt.Errorf("%w: the name of a session is letters, digits, _ and -, at most %d", sandbox.ErrNotStarted, proto.MaxSession)
+	}
 	payload := proto.StartCall{
-		Kind: kinds[call.Kind], Code: call.Code, Dir: call.Dir, Env: call.Env,
+		Kind: kinds[call.Kind], Session: call.Session, Code: call.Code, Dir: call.Dir, Env: call.Env,
 		TimeoutMS: timeout.Milliseconds(), Limits: guestLimits(l.limits),
 	}
-	return l.run(ctx, request{kind: call.Kind, frame: proto.Start, payload: payload, timeout: timeout}, sink)
+	return l.run(ctx, request{session: session{call.Kind, call.Session}, frame: proto.Start, payload: payload, timeout: timeout}, sink)
 }
 
 // WithEnv returns call with env added to its environment: what Spec.Env promises. A name that the call sets itself keeps its value.
@@ -45,14 +49,14 @@ func WithEnv(call sandbox.Call, env map[string]string) sandbox.Call {
 // imported is named in the result's Error, with StatusOK.
 func (l *Link) Warm(ctx context.Context, modules ...string) (*sandbox.Result, error) {
 	payload := proto.WarmCall{Modules: modules, Limits: guestLimits(l.limits)}
-	return l.run(ctx, request{kind: sandbox.Python, frame: proto.Warm, payload: payload}, nil)
+	return l.run(ctx, request{session: session{kind: sandbox.Python}, frame: proto.Warm, payload: payload}, nil)
 }
 
 // Renew must be called after a restore: restored copies of one checkpoint share the state of their random generators and names of
 // temporary files. Fresh says that no program of the container has run, so that even seeds that a program might have set are replaced.
 func (l *Link) Renew(ctx context.Context, fresh bool) error {
 	payload := proto.RenewCall{Fresh: fresh, Limits: guestLimits(l.limits)}
-	r, err := l.run(ctx, request{kind: sandbox.Python, frame: proto.Renew, payload: payload}, nil)
+	r, err := l.run(ctx, request{session: session{kind: sandbox.Python}, frame: proto.Renew, payload: payload}, nil)
 	if err == nil && r.Status != sandbox.StatusOK {
 		err = fmt.Errorf("renew: %s", r.Error)
 	}
@@ -61,42 +65,41 @@ func (l *Link) Renew(ctx context.Context, fresh bool) error {
 
 // request is a call in the guest's terms.
 type request struct {
-	kind    sandbox.Kind
+	session session
 	frame   proto.Type
 	payload any
 	timeout time.Duration // 0 for none
 }
 
 func (l *Link) run(ctx context.Context, req request, sink func(sandbox.Output)) (*sandbox.Result, error) {
-	slot := l.slots[req.kind]
 	select {
 	case <-l.done:
 		return nil, l.notStarted(l.reason())
 	default:
 	}
-	select {
-	case slot <- struct{}{}:
-	case <-ctx.Done():
-		return nil, l.notStarted(ctx.Err())
-	case <-l.done:
-		return nil, l.notStarted(l.reason())
+	free, err := l.slots.take(ctx, l.done, req.session)
+	if errors.Is(err, errEnded) {
+		err = l.reason()
 	}
-	p, err := l.send(ctx, req, slot)
 	if err != nil {
-		<-slot
+		return nil, l.notStarted(err)
+	}
+	p, err := l.send(ctx, req, free)
+	if err != nil {
+		free()
 		return nil, l.notStarted(err)
 	}
 	return l.follow(ctx, p, req, sink)
 }
 
 // send registers a call and hands its frame to the writer.
-func (l *Link) send(ctx context.Context, req request, slot chan struct{}) (*pending, error) {
+func (l *Link) send(ctx context.Context, req request, free func()) (*pending, error) {
 	l.mu.Lock()
 	l.last++
 	if l.last == 0 {
 		l.last = 1
 	}
-	p := newPending(l.last, l.limits.Output, slot)
+	p := newPending(l.last, l.limits.Output, free)
 	l.calls[p.id] = p
 	l.mu.Unlock()
 	f, err := proto.EncodeJSON(req.frame, p.id, req.payload)
@@ -155,7 +158,7 @@ func (l *Link) follow(ctx context.Context, p *pending, req request, sink func(sa
 		case <-leave:
 			l.abandon(p)
 			// It was told to kill; whether it has is not known yet.
-			return &sandbox.Result{Status: sandbox.StatusInterrupted, KernelRestarted: req.kind == sandbox.Python}, ctx.Err()
+			return &sandbox.Result{Status: sandbox.StatusInterrupted, KernelRestarted: req.session.keeps()}, ctx.Err()
 		case <-overdue.C:
 			l.end(errors.New("the guest does not end the call"))
 		case <-l.done:

@@ -37,7 +37,7 @@ type Link struct {
 	limits sandbox.Limits
 	log    *slog.Logger
 	out    chan proto.Frame
-	slots  map[sandbox.Kind]chan struct{}
+	slots  slots
 	hello  chan struct{} // closed by the first hello
 	done   chan struct{} // closed when the link has ended
 	wg     sync.WaitGroup
@@ -56,7 +56,6 @@ func New(rw io.ReadWriteCloser, limits sandbox.Limits, log *slog.Logger) *Link {
 	l := &Link{
 		rw: rw, limits: limits, log: log,
 		out:   make(chan proto.Frame, 16),
-		slots: map[sandbox.Kind]chan struct{}{sandbox.Python: make(chan struct{}, 1), sandbox.Bash: make(chan struct{}, 1)},
 		hello: make(chan struct{}), done: make(chan struct{}),
 		calls: map[uint32]*pending{},
 	}

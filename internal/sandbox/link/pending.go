@@ -19,7 +19,7 @@ const maxQueue = 1 << 16
 // pending is a call between Start and Result. The link's reader fills it, the goroutine of Exec empties it.
 type pending struct {
 	id      uint32
-	slot    chan struct{}
+	free    func()        // gives the session to its next call
 	news    chan struct{} // has room for one: there is something to deliver
 	started chan struct{} // closed when the guest has acknowledged the call
 
@@ -43,14 +43,11 @@ type piece struct {
 	data   []byte
 }
 
-func newPending(id uint32, limit int64, slot chan struct{}) *pending {
+func newPending(id uint32, limit int64, free func()) *pending {
 	return &pending{
-		id: id, slot: slot, left: limit, news: make(chan struct{}, 1), started: make(chan struct{}), rest: map[proto.Stream][]byte{},
+		id: id, free: free, left: limit, news: make(chan struct{}, 1), started: make(chan struct{}), rest: map[proto.Stream][]byte{},
 	}
 }
-
-// free gives the slot to the next call.
-func (p *pending) free() { <-p.slot }
 
 func (p *pending) abandon() {
 	p.mu.Lock()

@@ -33,7 +33,9 @@ func Run(t *testing.T, open func(t *testing.T) store.Store) {
 		{"files/latest", testLatest},
 		{"files/of a container", testContainerFiles},
 		{"files/expired", testExpired},
+		{"files/stored", testStored},
 		{"steps", testSteps},
+		{"usage", testUsage},
 		{"isolation", testIsolation},
 		{"ping", func(t *testing.T, s store.Store) { check(t, s.Ping(t.Context())) }},
 	} {

@@ -91,9 +91,10 @@ func (h *handler) serve(w http.ResponseWriter, r *http.Request) error {
 	if f, ok := m.Provider.(provider.Forwarder); ok && f.Protocol() == Protocol && (m.Native || !peeked.Has(oaichat.ToolCodeInterpreter) && !namesOurs(body)) {
 		return f.Forward(r.Context(), w, provider.Forward{Path: "/chat/completions", Header: r.Header, Body: body})
 	}
-	if m.Native && peeked.Has(oaichat.ToolCodeInterpreter) {
-		return turn.Unsupported("tools", "hosted tools are left to the provider of the model %q (hosted_tools: provider), which has "+
-			"code_interpreter on /v1/responses only: send the request there, or ask the operator for hosted_tools: lathe", m.Name)
+	if peeked.Has(oaichat.ToolCodeInterpreter) {
+		if err := m.HostedElsewhere(Protocol); err != nil {
+			return err
+		}
 	}
 	req, err := decode(body)
 	if err != nil {

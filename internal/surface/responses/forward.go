@@ -28,6 +28,11 @@ func (h *handler) forward(w http.ResponseWriter, r *http.Request, body []byte) (
 	if err != nil {
 		return false, nil //nolint:nilerr // the turn ends with the same error, if the rest of the request is right
 	}
+	if peeked.Has("code_interpreter") {
+		if err := m.HostedElsewhere(protocol); err != nil {
+			return true, err
+		}
+	}
 	f, ok := m.Provider.(provider.Forwarder)
 	if !ok || f.Protocol() != protocol {
 		return false, nil
