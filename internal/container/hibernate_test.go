@@ -251,7 +251,8 @@ func TestCheckpointThatFails(t *testing.T) {
 // Memory that is too old or too much goes, and the files stay.
 func TestMemoryIsGivenUp(t *testing.T) {
 	t.Parallel()
-	b := newBench(t, nil)
+	p := newShared(t)
+	b := p.manager(nil)
 	hibernated := func(h turn.Hosted) tool.Workspace {
 		w := b.open(h)
 		python(t, w, "x = 1\nopen('f', 'w').write('kept')")
@@ -272,7 +273,9 @@ func TestMemoryIsGivenUp(t *testing.T) {
 		t.Errorf("after a day a container with a name is %s", got)
 	}
 	later := hibernated(turn.Hosted{Session: "t"})
-	b.MemoryQuota = b.row(named).Memory.Bytes + 10
+	bytes := b.row(named).Memory.Bytes
+	must(t, b.Close())
+	b = p.manager(func(c *Config) { c.MemoryQuota = bytes + 10 })
 	must(t, b.tendMemories(t.Context(), time.Now()))
 	if first, second := b.row(named).State, b.row(later).State; first != store.StateIdle || second != store.StateHibernated {
 		t.Errorf("over the quota: the first written is %s, the second %s", first, second)
