@@ -45,11 +45,12 @@ var Imports = map[string][]string{
 	"sandbox/link":             {"guest/proto", "sandbox"},
 
 	// What stands between.
-	"agent":     {"auth", "provider", "store", "tool", "turn"},
-	"run":       {"auth", "store", "turn"},
-	"container": {"auth", "blob", "memory", "sandbox", "store", "tool", "turn"},
-	"native":    {"auth", "provider", "store", "turn"},
-	"telemetry": {"sandbox", "turn"},
+	"agent":         {"auth", "provider", "store", "tool", "turn"},
+	"run":           {"auth", "store", "turn"},
+	"native":        {"auth", "provider", "store", "turn"},
+	"container":     {"auth", "blob", "memory", "sandbox", "store", "tool", "turn"},
+	"skill/catalog": {"auth", "blob", "skill", "store", "turn"},
+	"telemetry":     {"sandbox", "turn"},
 
 	// HTTP.
 	"surface/oai":        {"turn"},
@@ -57,6 +58,7 @@ var Imports = map[string][]string{
 	"surface/batches":    {"auth", "native", "provider", "store", "surface/anthropic", "turn", "wire/peek"},
 	"surface/chat":       {"auth", "provider", "sse", "surface/oai", "turn", "wire/oaichat", "wire/peek"},
 	"surface/responses":  {"auth", "provider", "sse", "surface/oai", "turn", "wire/oairesponses", "wire/peek"},
+	"surface/messages":   {"provider", "sse", "surface/anthropic", "turn", "wire/anthropic", "wire/peek"},
 	"surface/models":     {"auth", "provider", "surface/oai", "turn"},
 	"surface/containers": {"auth", "container", "store", "surface/oai", "turn"},
 	"surface/files":      {"auth", "container", "store", "surface/oai", "turn"},

@@ -19,6 +19,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"gocloud.dev/blob"
 	"gocloud.dev/blob/fileblob"
@@ -163,8 +164,11 @@ func (st *Staged) Commit(project string) error {
 	}
 	path := filepath.Join(st.store.dir, filepath.FromSlash(k))
 	if info, err := os.Stat(path); err == nil && info.Size() == st.Size {
-		st.Discard()
-		return nil
+		now := time.Now()
+		if err := os.Chtimes(path, now, now); err == nil { // else it was swept at this moment
+			st.Discard()
+			return nil
+		}
 	}
 	return st.commitAs(k)
 }
@@ -254,9 +258,9 @@ func (s *Store) deleteKey(ctx context.Context, k string) error {
 	return nil
 }
 
-// Sweep deletes every blob for which keep answers false, and returns how many. keep gets what Key and NamedKey return. Nothing may be
-// committed meanwhile.
-func (s *Store) Sweep(ctx context.Context, keep func(key string) bool) (int, error) {
+// Sweep deletes every blob that was last committed before then and for which keep answers false, and returns how many. keep gets what Key
+// and NamedKey return. What is committed meanwhile stays.
+func (s *Store) Sweep(ctx context.Context, before time.Time, keep func(key string) bool) (int, error) {
 	n := 0
 	list := s.bucket.List(nil)
 	for {
@@ -267,10 +271,18 @@ func (s *Store) Sweep(ctx context.Context, keep func(key string) bool) (int, err
 		if err != nil {
 			return n, err
 		}
-		if obj.IsDir || strings.HasPrefix(obj.Key, spool+"/") || keep(obj.Key) {
+		if obj.IsDir || strings.HasPrefix(obj.Key, spool+"/") || !obj.ModTime.Before(before) || keep(obj.Key) {
 			continue
 		}
-		if err := s.bucket.Delete(ctx, obj.Key); err != nil {
+		// The list may be old by now, and the same bytes committed again.
+		now, err := s.bucket.Attributes(ctx, obj.Key)
+		if gcerrors.Code(err) == gcerrors.NotFound || (err == nil && !now.ModTime.Before(before)) {
+			continue
+		}
+		if err == nil {
+			err = s.bucket.Delete(ctx, obj.Key)
+		}
+		if err != nil {
 			return n, err
 		}
 		n++

@@ -14,6 +14,7 @@ import (
 	"sync"
 	"testing"
 	"testing/iotest"
+	"time"
 
 	"pgregory.net/rapid"
 
@@ -231,7 +232,7 @@ func TestSweep(t *testing.T) {
 	dir := t.TempDir()
 	s := open(t, dir)
 	kept, lost := put(t, s, "p", "kept"), put(t, s, "q", "lost")
-	n, err := s.Sweep(t.Context(), func(k string) bool { return k == blob.Key("p", kept) })
+	n, err := s.Sweep(t.Context(), time.Now().Add(time.Hour), func(k string) bool { return k == blob.Key("p", kept) })
 	if err != nil || n != 1 {
 		t.Fatalf("swept %d, %v", n, err)
 	}
@@ -302,7 +303,7 @@ func TestNamed(t *testing.T) {
 		}
 	}
 	keep := blob.NamedKey("p", "mem_1")
-	if n, err := s.Sweep(ctx, func(key string) bool { return key == keep }); n != 1 || err != nil {
+	if n, err := s.Sweep(ctx, time.Now().Add(time.Hour), func(key string) bool { return key == keep }); n != 1 || err != nil {
 		t.Errorf("swept %d, %v; want the other project's", n, err)
 	}
 	for range 2 {
@@ -312,5 +313,30 @@ func TestNamed(t *testing.T) {
 	}
 	if left := files(t, dir); len(left) > 0 {
 		t.Errorf("left: %q", left)
+	}
+}
+
+// What is being written while others sweep has no row yet.
+func TestSweepSparesWhatIsNew(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	s := open(t, dir)
+	old, again := put(t, s, "p", "old"), put(t, s, "p", "again")
+	long := time.Now().Add(-time.Hour)
+	for _, sum := range []string{old, again} {
+		if err := os.Chtimes(filepath.Join(dir, blob.Key("p", sum)), long, long); err != nil {
+			t.Fatal(err)
+		}
+	}
+	put(t, s, "p", "again")
+	fresh := put(t, s, "p", "fresh")
+	n, err := s.Sweep(t.Context(), time.Now().Add(-time.Minute), func(string) bool { return false })
+	if n != 1 || err != nil {
+		t.Errorf("swept %d, %v; want the old one", n, err)
+	}
+	for text, sum := range map[string]string{"again": again, "fresh": fresh} {
+		if got := read(t, s, "p", sum); got != text {
+			t.Errorf("%q became %q", text, got)
+		}
 	}
 }

@@ -45,14 +45,24 @@ type Config struct {
 	// how many bytes of it there may be in all. Zero is an hour, and 4 GiB.
 	RawFor   time.Duration
 	RawQuota int64
-	// MaxLive caps the sandboxes that are up at once. Zero is as many as fit three quarters of the host's memory at Limits.Memory each.
+	// MaxMemory caps the sum of the memory limits of the sandboxes that are up at once, in bytes. Zero is three quarters of the host's
+	// memory, or twice Limits.Memory if that is more.
+	MaxMemory int64
+	// MaxLive caps the sandboxes that are up at once. Zero is as many as fit MaxMemory at Limits.Memory each.
 	MaxLive int
-	// SlotWait is how long a call waits for one of MaxLive. Zero is 30 seconds.
+	// SlotWait is how long a call waits for a place. Zero is 30 seconds.
 	SlotWait time.Duration
+	// PerProject is what a project may take; Projects are those for which something else holds.
+	PerProject ProjectLimits
+	Projects   map[string]ProjectLimits
+	// Pool is how many spare containers wait at least (see StartPool), PoolMax how many under a burst. Zero keeps none.
+	Pool, PoolMax int
 	// Reserve is the free space of the host's disk, in bytes, below which nothing new is written. Zero is 1 GiB, negative is none.
 	Reserve int64
 	// History caps the bytes of all versions of a container's files together. Zero is twice Limits.Disk.
 	History int64
+	// MaxFiles caps the stored versions of a container's files. Zero is 20,000.
+	MaxFiles int
 	// MaxFile caps one uploaded or captured file. Zero is 512 MiB.
 	MaxFile int64
 	// MaxDocument caps what Uploads.Content returns. Zero is 32 MiB.
@@ -90,9 +100,17 @@ func (c *Config) setDefaults() {
 			*d.field = d.value
 		}
 	}
-	if c.MaxLive == 0 {
-		c.MaxLive = max(2, int(hostMemory()*3/4/max(c.Limits.Memory, 1<<20)))
+	memory := max(c.Limits.Memory, 1<<20)
+	if c.MaxMemory == 0 {
+		c.MaxMemory = max(2*memory, hostMemory()*3/4)
 	}
+	if c.MaxLive == 0 {
+		c.MaxLive = max(1, int(c.MaxMemory/memory))
+	}
+	if c.MaxFiles == 0 {
+		c.MaxFiles = 20_000
+	}
+	c.PoolMax = max(c.Pool, c.PoolMax)
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
@@ -106,8 +124,11 @@ func (c *Config) validate() error {
 	if c.Limits.Disk < minDisk {
 		errs = append(errs, fmt.Errorf("container: disk limit of %d bytes is below %d", c.Limits.Disk, minDisk))
 	}
-	if c.ExpireAfter < time.Minute || c.IdleAfter < 0 || c.MaxLive < 1 {
+	if c.ExpireAfter < time.Minute || c.IdleAfter < 0 || c.MaxLive < 1 || c.Pool < 0 {
 		errs = append(errs, errors.New("container: ExpireAfter must be a minute at least, IdleAfter and MaxLive positive"))
+	}
+	if c.MaxMemory < c.Limits.Memory {
+		errs = append(errs, fmt.Errorf("container: the memory of all sandboxes (%d bytes) is less than one may have (%d)", c.MaxMemory, c.Limits.Memory))
 	}
 	return errors.Join(errs...)
 }
@@ -119,14 +140,14 @@ type Manager struct {
 	volumes *volumes
 	uploads *Uploads
 	slots   *slots
+	quotas  *quotas
+	pool    *pool
 	log     *slog.Logger
 
 	// owner is what rows call this process, and alive the locked file that says that it lives.
 	owner string
 	alive *os.File
 	kick  chan struct{} // see kickMemories
-	// packing is held while a packed image has no row yet.
-	packing sync.Mutex
 
 	// ctx ends with Close; what outlives a request runs under it, and wg waits for it.
 	ctx  context.Context
@@ -167,9 +188,13 @@ func New(cfg Config) (*Manager, error) {
 	}
 	m.ctx, m.stop = context.WithCancelCause(context.Background())
 	m.volumes = newVolumes(m.ctx, cfg.Dir, cfg.Limits.Disk, cfg.PlainVolumes)
-	m.uploads = &Uploads{store: cfg.Store, blobs: cfg.Blobs, maxFile: cfg.MaxFile, maxDocument: cfg.MaxDocument, reserve: cfg.Reserve}
-	m.slots = newSlots(cfg.MaxLive, cfg.SlotWait, m.evictLongestIdle)
-	for _, background := range []func(){m.reap, m.renewLeases, m.keepMemories, m.tidyNowAndThen} {
+	m.quotas = newQuotas(&m.Config, m.volumes)
+	m.uploads = &Uploads{
+		store: cfg.Store, blobs: cfg.Blobs, maxFile: cfg.MaxFile, maxDocument: cfg.MaxDocument, reserve: cfg.Reserve, quotas: m.quotas,
+	}
+	m.pool = newPool(m)
+	m.slots = newSlots(&m.Config, m.evict)
+	for _, background := range []func(){m.reap, m.renewLeases, m.keepMemories, m.tidyNowAndThen, func() { m.quotas.run(m.ctx) }} {
 		m.wg.Go(background)
 	}
 	return m, nil
@@ -192,12 +217,14 @@ func (m *Manager) Close() error {
 		m.wg.Wait()
 		return nil
 	}
+	m.pool.close()
 	m.parkAll(false) // while the others come to their end
 	m.await(m.DrainTime, m.busy)
 	m.stop(errClosing) // interrupts what still runs
 	m.await(interruptTime, m.calling)
 	m.parkAll(true)
 	m.wg.Wait()
+	m.quotas.save(context.Background())
 	var errs []error
 	for _, e := range m.all() {
 		errs = append(errs, m.volumes.unmount(e.detach())) // of workspaces that were not closed

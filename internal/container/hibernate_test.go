@@ -284,7 +284,7 @@ func TestMemoryIsGivenUp(t *testing.T) {
 	wantText(t, python(t, w, "print('x' in dir(), open('f').read())"), "False kept\n")
 	wantNotes(t, w, noteRestarted)
 	wantText(t, python(t, b.wake(later), "print(x)"), "1\n")
-	must(t, b.sweep(t.Context()))
+	must(t, b.sweep(t.Context(), time.Now().Add(time.Hour)))
 }
 
 // A file that is deleted or replaced over the API while a container hibernates that has it open.

@@ -69,6 +69,17 @@ func (m *Manager) hasDied(owner string) bool {
 	return syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) == nil
 }
 
+// isAlone says whether no other process that lives works with Config.Dir.
+func (m *Manager) isAlone() (bool, error) {
+	entries, err := os.ReadDir(filepath.Join(m.Dir, owners))
+	for _, d := range entries {
+		if d.Name() != m.owner && !m.hasDied(d.Name()) {
+			return false, nil
+		}
+	}
+	return true, err
+}
+
 // removeOwners removes the files of owners that have died.
 func (m *Manager) removeOwners() error {
 	entries, err := os.ReadDir(filepath.Join(m.Dir, owners))
@@ -116,9 +127,11 @@ func (m *Manager) take(c *store.Container) error {
 	case c.Owner != m.owner:
 		m.recovered(c)
 	}
-	c.Owner, c.Lease = m.owner, now.Add(leaseTime).UTC().Truncate(time.Microsecond)
+	c.Owner, c.Lease = m.owner, leaseEnd(now)
 	return nil
 }
+
+func leaseEnd(now time.Time) time.Time { return now.Add(leaseTime).UTC().Truncate(time.Microsecond) }
 
 // own makes this process the container's owner, before it touches the volume.
 func (e *entry) own(ctx context.Context) error {
@@ -192,7 +205,7 @@ func (m *Manager) renewLeases() {
 		}
 		now := time.Now()
 		ctx, cancel := context.WithTimeout(m.ctx, leaseTime/3)
-		_, err := m.Store.Containers().Renew(ctx, m.owner, now.Add(leaseTime).UTC().Truncate(time.Microsecond))
+		_, err := m.Store.Containers().Renew(ctx, m.owner, leaseEnd(now))
 		cancel()
 		switch {
 		case err == nil:

@@ -63,13 +63,16 @@ func isDone(ch <-chan struct{}) bool {
 func (e *entry) start(ctx context.Context, patient bool) (*live, error) {
 	m := e.m
 	m.hold(e) // the sandbox's own reference
-	if err := m.slots.acquire(ctx, patient); err != nil {
+	memory := e.memory()
+	if err := m.slots.acquire(ctx, e.key.project, memory, patient); err != nil {
 		m.release(e)
 		return nil, err
 	}
-	l, err := e.boots(ctx)
+	m.pool.starting.Add(1)
+	l, err := e.boots(ctx, memory)
+	m.pool.starting.Add(-1)
 	if l == nil { // else watch does this
-		m.slots.release()
+		m.slots.release(e.key.project, memory)
 		m.release(e)
 	}
 	if err != nil {
@@ -80,7 +83,7 @@ func (e *entry) start(ctx context.Context, patient bool) (*live, error) {
 
 // boots mounts the volume, starts a sandbox on it or resumes the one that hibernates, and has it watched. With an error it returns a
 // sandbox that is up all the same, and going.
-func (e *entry) boots(ctx context.Context) (*live, error) {
+func (e *entry) boots(ctx context.Context, memory int64) (*live, error) {
 	mem, err := e.claim(ctx)
 	if err != nil {
 		return nil, err
@@ -90,7 +93,7 @@ func (e *entry) boots(ctx context.Context) (*live, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
-	l, err := e.raise(ctx, mem)
+	l, err := e.raise(ctx, memory, mem)
 	if err != nil {
 		e.unclaim(ctx, mem, errors.Is(err, errSpent))
 		return nil, err
@@ -107,14 +110,14 @@ func (e *entry) boots(ctx context.Context) (*live, error) {
 var errSpent = errors.New("container: memory has been used")
 
 // raise has a sandbox up, with what mem holds if that can be.
-func (e *entry) raise(ctx context.Context, mem store.Memory) (*live, error) {
+func (e *entry) raise(ctx context.Context, memory int64, mem store.Memory) (*live, error) {
 	vol, err := e.attach(ctx)
 	if err != nil {
 		return nil, err
 	}
 	began := time.Now()
-	spec := e.spec(vol)
-	l := &live{freed: make(chan struct{})}
+	spec := e.m.spec(vol, memory)
+	l := &live{memory: memory, freed: make(chan struct{})}
 	if mem.ID != "" {
 		if l.Sandbox, err = e.resume(ctx, spec, mem); err != nil {
 			if errors.Is(err, sandbox.ErrUnavailable) {
@@ -140,18 +143,6 @@ func (e *entry) raise(ctx context.Context, mem store.Memory) (*live, error) {
 	return l, nil
 }
 
-// spec is what the container's sandbox is made of.
-func (e *entry) spec(vol *volume) sandbox.Spec {
-	e.mu.Lock()
-	limits := e.m.Limits
-	limits.Memory = e.row.MemoryLimit
-	e.mu.Unlock()
-	return sandbox.Spec{
-		ID: e.key.id + "-" + suffix(), Mounts: vol.mounts(), Limits: limits,
-		Env: map[string]string{"INPUT_DIR": dataMount, "OUTPUT_DIR": dataMount},
-	}
-}
-
 // settle makes a sandbox that is up the container's, before code runs in it.
 func (e *entry) settle(ctx context.Context, l *live, mem store.Memory) error {
 	if mem.ID != "" {
@@ -175,6 +166,16 @@ func (e *entry) settle(ctx context.Context, l *live, mem store.Memory) error {
 	}
 	e.live = l
 	return nil
+}
+
+// spec is what a sandbox of a container is made of.
+func (m *Manager) spec(vol *volume, memory int64) sandbox.Spec {
+	limits := m.Limits
+	limits.Memory = memory
+	return sandbox.Spec{
+		ID: vol.id + "-" + suffix(), Mounts: vol.mounts(), Limits: limits,
+		Env: map[string]string{"INPUT_DIR": dataMount, "OUTPUT_DIR": dataMount},
+	}
 }
 
 // suffix keeps a new sandbox of a container apart from one that is still ending.
@@ -227,7 +228,7 @@ func (e *entry) watch(l *live) {
 	e.files.mu.Lock()
 	e.files.gone = map[string]bool{}
 	e.files.mu.Unlock()
-	e.m.slots.release()
+	e.m.slots.release(e.key.project, l.memory)
 	e.m.release(e)
 	close(l.freed)
 }
@@ -251,12 +252,21 @@ func (e *entry) close(l *live) {
 	}
 }
 
-// evictLongestIdle begins to hibernate the sandbox that has been idle for longest. Nothing that a turn still uses goes.
-func (m *Manager) evictLongestIdle() bool {
+// evict begins to free something for who waits: with "" a spare first, else a sandbox of the project, which hibernates.
+func (m *Manager) evict(project string) bool {
+	return project == "" && m.pool.giveUp() || m.evictLongestIdle(project)
+}
+
+// evictLongestIdle begins to hibernate the sandbox that has been idle for longest, of one project or, with "", of any. Nothing that a turn
+// still uses goes.
+func (m *Manager) evictLongestIdle(project string) bool {
 	for {
 		var longest *entry
 		var since time.Time
 		for _, e := range m.all() {
+			if project != "" && e.key.project != project {
+				continue
+			}
 			e.mu.Lock()
 			last := e.row.LastActive
 			idle := e.live != nil && !e.live.going && e.opens == 0

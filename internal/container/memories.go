@@ -80,8 +80,6 @@ func (m *Manager) pack(ctx context.Context, row store.Container) (store.Containe
 	if _, ok := memory.Sealed(dir); !ok || m.checkSpace() != nil {
 		return row, nil
 	}
-	m.packing.Lock()
-	defer m.packing.Unlock()
 	r, w := io.Pipe()
 	packed := make(chan error, 1)
 	go func() {

@@ -14,8 +14,12 @@ import (
 	"github.com/lathe-gateway/lathe/internal/turn"
 )
 
-// tidyEvery is how often what was left behind is looked for while the Manager works.
-const tidyEvery = 5 * time.Minute
+const (
+	// tidyEvery is how often what was left behind is looked for while the Manager works.
+	tidyEvery = 5 * time.Minute
+	// rowTime is more than it takes from writing bytes to writing the row that names them.
+	rowTime = 30 * time.Minute
+)
 
 // Reconcile brings everything in line after earlier processes, whatever way they ended: no mount or loop device is left below Config.Dir,
 // no folder without a container, no memory that no row names, no bytes without a file, and each container has the state that fits what
@@ -25,7 +29,13 @@ func (m *Manager) Reconcile(ctx context.Context) error {
 	if err := m.Backend.Reconcile(ctx); err != nil {
 		return fmt.Errorf("reconcile sandboxes: %w", err)
 	}
-	if err := m.tidy(ctx); err != nil {
+	before := time.Now().Add(-rowTime)
+	if alone, err := m.isAlone(); err != nil {
+		return fmt.Errorf("reconcile containers: %w", err)
+	} else if alone {
+		before = time.Now().Add(time.Minute) // nobody writes now
+	}
+	if err := m.tidy(ctx, before); err != nil {
 		return fmt.Errorf("reconcile containers: %w", err)
 	}
 	m.kickMemories() // an earlier process may have had no time to pack them
@@ -42,15 +52,16 @@ func (m *Manager) tidyNowAndThen() {
 		case <-m.ctx.Done():
 			return
 		case <-tick.C:
-			if err := m.tidy(m.ctx); err != nil && m.ctx.Err() == nil {
+			if err := m.tidy(m.ctx, time.Now().Add(-rowTime)); err != nil && m.ctx.Err() == nil {
 				m.log.Error("removing what was left behind failed", "error", err)
 			}
 		}
 	}
 }
 
-// tidy does what Reconcile promises, for all containers that nothing in this process uses. It may be called at any time.
-func (m *Manager) tidy(ctx context.Context) error {
+// tidy does what Reconcile promises, for all containers that nothing in this process uses, and for bytes that were written before then.
+// It may be called at any time.
+func (m *Manager) tidy(ctx context.Context, before time.Time) error {
 	// Folders first: one whose container is made from now on is not among them.
 	folders, err := os.ReadDir(m.Dir)
 	if err != nil {
@@ -74,7 +85,7 @@ func (m *Manager) tidy(ctx context.Context) error {
 		case strings.HasPrefix(d.Name(), "probe-"):
 			errs = append(errs, m.removeStray(d.Name()))
 		case !containerID.MatchString(d.Name()): // not ours
-		case !known && !m.uses(d.Name()):
+		case !known && !m.uses(d.Name()) && !m.pool.has(d.Name()) && !m.isOthersSpare(d.Name()):
 			errs = append(errs, m.removeStray(d.Name()))
 		case known && m.isFree(&row, now):
 			errs = append(errs, m.tidyFolder(ctx, row))
@@ -85,7 +96,7 @@ func (m *Manager) tidy(ctx context.Context) error {
 			errs = append(errs, m.tidyRow(ctx, row))
 		}
 	}
-	return errors.Join(append(errs, m.removeOwners(), m.sweep(ctx))...)
+	return errors.Join(append(errs, m.removeOwners(), m.sweep(ctx, before))...)
 }
 
 // uses says whether something in this process uses a container.
@@ -98,6 +109,12 @@ func (m *Manager) uses(id string) bool {
 		}
 	}
 	return false
+}
+
+// isOthersSpare says whether a folder without a row is a spare container of another process that lives.
+func (m *Manager) isOthersSpare(id string) bool {
+	owner, err := os.ReadFile(m.volumes.spareOf(id))
+	return err == nil && string(owner) != m.owner && ownerID.Match(owner) && !m.hasDied(string(owner))
 }
 
 // removeStray deletes a folder of ours that no container has, with what is mounted in it.
@@ -195,31 +212,18 @@ func (m *Manager) unused(ctx context.Context, key entryKey, fn func() error) err
 	return fn()
 }
 
-// sweep deletes bytes that no row names: those of a process that was killed between the two.
-func (m *Manager) sweep(ctx context.Context) error {
-	// Writers are kept waiting only where something is to be deleted.
-	found := false
-	err := m.blobsWithoutRow(ctx, func(string) bool { found = true; return false })
-	if err != nil || !found {
-		return err
-	}
-	m.uploads.mu.Lock()
-	defer m.uploads.mu.Unlock()
-	m.packing.Lock()
-	defer m.packing.Unlock()
-	n := 0
-	err = m.blobsWithoutRow(ctx, func(string) bool { n++; return true })
-	if n > 0 {
-		m.log.InfoContext(ctx, "bytes without a file removed", "blobs", n)
-	}
-	return err
-}
-
-// blobsWithoutRow deletes the blobs that no row names and for which del says so.
-func (m *Manager) blobsWithoutRow(ctx context.Context, del func(key string) bool) error {
+// sweep deletes bytes that no row names and that were written before then: those of a process that was killed between the two.
+func (m *Manager) sweep(ctx context.Context, before time.Time) error {
 	named := map[string]bool{}
 	err := m.Store.Files().All(ctx, func(f store.File) error {
 		named[blob.Key(f.Project, f.SHA256)] = true
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	err = m.Store.Skills().AllVersions(ctx, func(v store.SkillVersion) error {
+		named[blob.Key(v.BlobOwner(), v.SHA256)] = true
 		return nil
 	})
 	if err != nil {
@@ -232,6 +236,9 @@ func (m *Manager) blobsWithoutRow(ctx context.Context, del func(key string) bool
 	for _, row := range rows {
 		named[blob.NamedKey(row.Project, row.Memory.ID)] = true
 	}
-	_, err = m.Blobs.Sweep(ctx, func(key string) bool { return named[key] || !del(key) })
+	n, err := m.Blobs.Sweep(ctx, before, func(key string) bool { return named[key] })
+	if n > 0 {
+		m.log.InfoContext(ctx, "bytes without a file removed", "blobs", n)
+	}
 	return err
 }

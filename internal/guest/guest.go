@@ -47,6 +47,8 @@ type Config struct {
 	WorkDir, Home, Tmp string
 	// MapPath translates the paths in Call.Dir and in values of Call.Env; nil leaves them.
 	MapPath func(string) string
+	// Renew, if it is not nil, is called after a restore, before the kernel renews itself. A call whose Renew fails is refused.
+	Renew func(proto.RenewCall) error
 	// Notes are reported to the host in the hello frame.
 	Notes []string
 	Log   *slog.Logger
@@ -163,11 +165,7 @@ func (s *server) decode(c *call, f proto.Frame) (func() func(), error) {
 			return nil, err
 		}
 		c.limits = r.Limits
-		fresh := []byte("0")
-		if r.Fresh {
-			fresh = []byte("1")
-		}
-		return s.inPython(c, proto.Renew, fresh), nil
+		return func() func() { return s.renew(c, r) }, nil
 	}
 	var st proto.StartCall
 	if err := proto.DecodeJSON(f, &st); err != nil {
@@ -184,6 +182,31 @@ func (s *server) decode(c *call, f proto.Frame) (func() func(), error) {
 		return s.inSession(c, func(in session) func() { return in.run(c, st) }), nil
 	}
 	return nil, fmt.Errorf("guest: unknown kind of call %.20q", st.Kind)
+}
+
+// renew renews what was restored: the guest's own surroundings, and every Python kernel that lives. No other call runs meanwhile.
+func (s *server) renew(c *call, r proto.RenewCall) func() {
+	if s.cfg.Renew != nil {
+		if err := s.cfg.Renew(r); err != nil {
+			return func() { c.refuse(err.Error()) }
+		}
+	}
+	fresh := []byte("0")
+	if r.Fresh {
+		fresh = []byte("1")
+	}
+	kernels := s.sessions.kernels(proto.Python)
+	if len(kernels) == 0 {
+		c.started()
+		return func() { c.finish(proto.CallResult{Status: proto.OK}) }
+	}
+	finish := kernels[0].request(c, proto.Renew, fresh)
+	for _, in := range kernels[1:] {
+		quiet := newCall(proto.NewWriter(io.Discard), c.id) // the host knows of one call only
+		quiet.limits = c.limits
+		in.request(quiet, proto.Renew, fresh)
+	}
+	return finish
 }
 
 // inSession returns the function that runs the call in its session.

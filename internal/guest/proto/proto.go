@@ -117,10 +117,12 @@ type WarmCall struct {
 	Limits    Limits   `json:"limits"`
 }
 
-// RenewCall is the payload of Renew. Fresh says that no program has run yet, so that seeds no program has chosen are renewed too.
+// RenewCall is the payload of Renew. Fresh says that no program has run yet, so that seeds no program has chosen are renewed too, and
+// folders in memory get the size TmpSize, in bytes; 0 leaves them as they are.
 type RenewCall struct {
-	Fresh  bool   `json:"fresh,omitempty"`
-	Limits Limits `json:"limits"`
+	Fresh   bool   `json:"fresh,omitempty"`
+	TmpSize int64  `json:"tmp_size,omitempty"`
+	Limits  Limits `json:"limits"`
 }
 
 // Values of CallResult.Status.

@@ -52,10 +52,16 @@ func (l *Link) Warm(ctx context.Context, modules ...string) (*sandbox.Result, er
 	return l.run(ctx, request{session: session{kind: sandbox.Python}, frame: proto.Warm, payload: payload}, nil)
 }
 
+// Renewal says what Renew shall do; see proto.RenewCall.
+type Renewal struct {
+	Fresh   bool
+	TmpSize int64
+}
+
 // Renew must be called after a restore: restored copies of one checkpoint share the state of their random generators and names of
 // temporary files. Fresh says that no program of the container has run, so that even seeds that a program might have set are replaced.
-func (l *Link) Renew(ctx context.Context, fresh bool) error {
-	payload := proto.RenewCall{Fresh: fresh, Limits: guestLimits(l.limits)}
+func (l *Link) Renew(ctx context.Context, how Renewal) error {
+	payload := proto.RenewCall{Fresh: how.Fresh, TmpSize: how.TmpSize, Limits: guestLimits(l.limits)}
 	r, err := l.run(ctx, request{session: session{kind: sandbox.Python}, frame: proto.Renew, payload: payload}, nil)
 	if err == nil && r.Status != sandbox.StatusOK {
 		err = fmt.Errorf("renew: %s", r.Error)
