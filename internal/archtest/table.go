@@ -39,10 +39,11 @@ var Imports = map[string][]string{
 	"store/sqlite":             {"store"},
 	"blob":                     {},
 	"memory":                   {},
-	"guest":                    {"guest/proto"},
+	"guest":                    {"guest/proto", "guest/tunnel"},
+	"guest/tunnel":             {"guest/proto"},
 	"guest/embedded":           {},
 	"sandbox/gvisor":           {"guest/embedded", "guest/proto", "image", "sandbox", "sandbox/link"},
-	"sandbox/link":             {"guest/proto", "sandbox"},
+	"sandbox/link":             {"guest/proto", "guest/tunnel", "sandbox"},
 
 	// What stands between.
 	"agent":         {"auth", "provider", "store", "tool", "turn"},
