@@ -80,6 +80,9 @@ func (x *box) Exec(ctx context.Context, call sandbox.Call, sink func(sandbox.Out
 	return result, err
 }
 
+// Connect has the contract of sandbox.Sandbox.Connect.
+func (x *box) Connect(ctx context.Context, n *sandbox.Network) error { return x.link.Connect(ctx, n) }
+
 // Bind has the contract of sandbox.Sandbox.Bind.
 func (x *box) Bind(context.Context, sandbox.Mount) error {
 	return fmt.Errorf("gvisor: bind: %w", errors.ErrUnsupported)
