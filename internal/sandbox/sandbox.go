@@ -48,7 +48,10 @@ type Sandbox interface {
 	// programs left running in the background goes on after Restore. The files are complete then but not synced, and belong together.
 	// After an error the sandbox may have ended, and dir is worth nothing.
 	Checkpoint(ctx context.Context, dir string) error
-	// Bind makes a host directory visible while the sandbox runs, at m.Target below a mount of the Spec that is a Hub.
+	// Bind makes a host directory visible while the sandbox runs, at m.Target below a mount of the Spec that is a Hub, in the place of one
+	// that was bound there before. It lasts as long as the sandbox, is no part of a Checkpoint, and must be asked for again in the
+	// Spec of a Restore. Where the backend can only link or copy (without root) what changes in the source later may not be seen, and
+	// the Hub must be ReadOnly.
 	Bind(ctx context.Context, m Mount) error
 	// Done is closed when the sandbox has ended for whatever reason.
 	Done() <-chan struct{}
@@ -88,7 +91,7 @@ type Spec struct {
 type Mount struct {
 	Source, Target string
 	ReadOnly       bool
-	// Hub says that others may be bound below this one. Its source is an empty folder that only the backend writes to.
+	// Hub says that others may be bound below this one, which is an empty folder of the backend's: Source is not used.
 	Hub bool
 }
 

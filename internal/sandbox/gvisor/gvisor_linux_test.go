@@ -207,7 +207,7 @@ func leftovers(t *testing.T, state string) []string {
 			left = append(left, dir)
 		}
 	}
-	for _, dir := range []string{"runsc", "bundles"} {
+	for _, dir := range []string{"runsc", "bundles", "mnt"} {
 		entries, _ := os.ReadDir(filepath.Join(state, dir))
 		for _, e := range entries {
 			left = append(left, filepath.Join(state, dir, e.Name()))
@@ -432,5 +432,34 @@ func TestNames(t *testing.T) {
 				t.Errorf("both are %q", one)
 			}
 		})
+	}
+}
+
+// TestWritableHub: what is bound below a hub may be written to where both are, and nothing comes back to where it came from.
+func TestWritableHub(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("needs root: others can only link and copy")
+	}
+	b := newBackend(t, anyRoot(t))
+	hub := func(s *sandbox.Spec) { s.Mounts = append(s.Mounts, sandbox.Mount{Target: "/skills", Hub: true}) }
+	one, two := sandboxtest.Start(t, b, hub), sandboxtest.Start(t, b, hub)
+	dir := t.TempDir()
+	if err := os.Chmod(dir, 0o777); err != nil {
+		t.Fatal(err)
+	}
+	for target, readOnly := range map[string]bool{"/skills/rw": false, "/skills/ro": true} {
+		if err := one.Bind(t.Context(), sandbox.Mount{Source: dir, Target: target, ReadOnly: readOnly}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	o := one.Bash(t, "echo written > /skills/rw/file; cat /skills/ro/file; echo x > /skills/ro/file || echo refused; mkdir /skills/more || echo refused")
+	if o.Text(sandbox.Stdout) != "written\nrefused\nrefused\n" {
+		t.Errorf("got %q", o.Text(""))
+	}
+	if data, err := os.ReadFile(filepath.Join(dir, "file")); err != nil || string(data) != "written\n" {
+		t.Errorf("%q, %v", data, err)
+	}
+	if o := two.Bash(t, "ls -A /skills"); o.Text("") != "" {
+		t.Errorf("another sandbox sees %q", o.Text(""))
 	}
 }
