@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"sync"
 	"time"
 
@@ -63,6 +64,7 @@ func Serve(cfg Config, r io.Reader, w io.Writer) error {
 		calls: map[uint32]*call{}, busy: map[sessionKey]bool{},
 	}
 	s.sessions = &sessions{cfg: &s.cfg, procs: s.procs, byKey: map[sessionKey]*seat{}}
+	s.network = &network{w: s.w, tmp: cfg.Tmp, conns: map[net.Conn]bool{}}
 	err := s.listen(proto.NewReader(bufio.NewReaderSize(r, 64<<10), proto.MaxPayload))
 	s.mu.Lock()
 	for _, c := range s.calls {
@@ -72,6 +74,7 @@ func Serve(cfg Config, r io.Reader, w io.Writer) error {
 	s.procs.close()
 	s.running.Wait()
 	s.sessions.close()
+	s.network.disconnect()
 	return err
 }
 
@@ -80,6 +83,7 @@ type server struct {
 	w        *proto.Writer
 	procs    *processes
 	sessions *sessions
+	network  *network
 	running  sync.WaitGroup
 
 	mu    sync.Mutex
@@ -96,29 +100,47 @@ func (s *server) listen(r *proto.Reader) error {
 		if err != nil {
 			return err
 		}
-		switch f.Type {
-		case proto.Ping:
-			s.send(proto.EncodeJSON(proto.Hello, 0, proto.HelloInfo{
-				Version: proto.Version, Isolated: s.cfg.Isolate, Notes: s.cfg.Notes,
-			}))
-		case proto.Start, proto.Warm, proto.Renew:
-			if err := s.start(f); err != nil {
-				return err
-			}
-		case proto.Interrupt, proto.Kill:
-			s.mu.Lock()
-			if c := s.calls[f.Call]; c != nil && f.Type == proto.Kill {
-				c.kill()
-			} else if c != nil {
-				c.interrupt()
-			}
-			s.mu.Unlock()
-		case proto.Shutdown:
+		if f.Type == proto.Shutdown {
 			return nil
-		default:
-			return fmt.Errorf("guest: unexpected frame of type %d", f.Type)
+		}
+		if err := s.take(f); err != nil {
+			return err
 		}
 	}
+}
+
+func (s *server) take(f proto.Frame) error {
+	switch f.Type {
+	case proto.Ping:
+		s.network.disconnect() // a new host knows nothing of streams that were
+		s.send(proto.EncodeJSON(proto.Hello, 0, proto.HelloInfo{
+			Version: proto.Version, Isolated: s.cfg.Isolate, Notes: s.cfg.Notes,
+		}))
+	case proto.Start, proto.Warm, proto.Renew:
+		return s.start(f)
+	case proto.Interrupt, proto.Kill:
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if c := s.calls[f.Call]; c != nil && f.Type == proto.Kill {
+			c.kill()
+		} else if c != nil {
+			c.interrupt()
+		}
+	case proto.Connect:
+		answer, err := s.network.connect(f)
+		if err != nil {
+			return err
+		}
+		s.send(answer, nil)
+	case proto.Disconnect:
+		s.network.disconnect()
+		s.send(proto.Frame{Type: proto.Disconnected}, nil)
+	case proto.Data, proto.Room, proto.EOF, proto.Reset:
+		return s.network.take(f)
+	default:
+		return fmt.Errorf("guest: unexpected frame of type %d", f.Type)
+	}
+	return nil
 }
 
 // start decodes a call and runs it in a goroutine of its own.

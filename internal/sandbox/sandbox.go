@@ -8,6 +8,7 @@ package sandbox
 import (
 	"context"
 	"errors"
+	"net"
 	"time"
 )
 
@@ -48,10 +49,14 @@ type Sandbox interface {
 	// programs left running in the background goes on after Restore. The files are complete then but not synced, and belong together.
 	// After an error the sandbox may have ended, and dir is worth nothing.
 	Checkpoint(ctx context.Context, dir string) error
+	// Connect gives the sandbox a network, which it has not from the start. Programs find it as an HTTP proxy in the environment of later
+	// calls; there is no other way out. A second Connect replaces the first and resets its connections. Checkpoint ends the network, and
+	// a restored sandbox has none until it is connected again.
+	Connect(ctx context.Context, n *Network) error
 	// Bind makes a host directory visible while the sandbox runs, at m.Target below a mount of the Spec that is a Hub, in the place of one
 	// that was bound there before. It lasts as long as the sandbox, is no part of a Checkpoint, and must be asked for again in the
-	// Spec of a Restore. Where the backend can only link or copy (without root) what changes in the source later may not be seen, and
-	// the Hub must be ReadOnly.
+	// Spec of a Restore. All is read-only below a Hub that is; what shall be read-only needs such a Hub. Where the backend can only link
+	// or copy (without root) what changes in the source later may not be seen, and the Hub must be ReadOnly.
 	Bind(ctx context.Context, m Mount) error
 	// Done is closed when the sandbox has ended for whatever reason.
 	Done() <-chan struct{}
@@ -84,6 +89,17 @@ type Spec struct {
 	Mounts []Mount
 	Limits Limits
 	// Env is added to the environment of every call.
+	Env map[string]string
+}
+
+// Network is what a sandbox reaches outside of itself, by way of the host: see Sandbox.Connect.
+type Network struct {
+	// Serve answers one connection of a program as an HTTP proxy and closes it. ctx ends when the sandbox or its network does. It is
+	// called for at most 256 connections at a time.
+	Serve func(ctx context.Context, conn net.Conn)
+	// Trust are certificates in PEM that programs trust beside those of the image; Roots those that they get where the image has none.
+	Roots, Trust string
+	// Env is added to the environment of calls; what the call and the Spec say counts before it.
 	Env map[string]string
 }
 

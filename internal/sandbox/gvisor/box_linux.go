@@ -89,6 +89,9 @@ func (x *box) Exec(ctx context.Context, call sandbox.Call, sink func(sandbox.Out
 	return result, err
 }
 
+// Connect has the contract of sandbox.Sandbox.Connect.
+func (x *box) Connect(ctx context.Context, n *sandbox.Network) error { return x.link.Connect(ctx, n) }
+
 // Done has the contract of sandbox.Sandbox.Done. Nothing of the sandbox is left when it is closed.
 func (x *box) Done() <-chan struct{} { return x.dead }
 

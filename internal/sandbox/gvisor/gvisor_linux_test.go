@@ -447,13 +447,14 @@ func TestWritableHub(t *testing.T) {
 	if err := os.Chmod(dir, 0o777); err != nil {
 		t.Fatal(err)
 	}
-	for target, readOnly := range map[string]bool{"/skills/rw": false, "/skills/ro": true} {
-		if err := one.Bind(t.Context(), sandbox.Mount{Source: dir, Target: target, ReadOnly: readOnly}); err != nil {
-			t.Fatal(err)
-		}
+	if err := one.Bind(t.Context(), sandbox.Mount{Source: dir, Target: "/skills/rw"}); err != nil {
+		t.Fatal(err)
 	}
-	o := one.Bash(t, "echo written > /skills/rw/file; cat /skills/ro/file; echo x > /skills/ro/file || echo refused; mkdir /skills/more || echo refused")
-	if o.Text(sandbox.Stdout) != "written\nrefused\nrefused\n" {
+	if err := one.Bind(t.Context(), sandbox.Mount{Source: dir, Target: "/skills/ro", ReadOnly: true}); err == nil {
+		t.Error("a read-only folder below what is not: gVisor cannot read it")
+	}
+	o := one.Bash(t, "echo written > /skills/rw/file; cat /skills/rw/file; mkdir /skills/more || echo refused")
+	if o.Text(sandbox.Stdout) != "written\nrefused\n" {
 		t.Errorf("got %q", o.Text(""))
 	}
 	if data, err := os.ReadFile(filepath.Join(dir, "file")); err != nil || string(data) != "written\n" {

@@ -227,6 +227,10 @@ func (x *box) Checkpoint(ctx context.Context, dir string) error {
 		return err
 	}
 	defer closeAll(files)
+	// Programs in the background may be using the network: half a frame must not be left in the guest's memory.
+	if err := x.link.Disconnect(ctx); err != nil {
+		return fmt.Errorf("gvisor: checkpoint of sandbox %q: %w", x.id, err)
+	}
 	open, err := x.save(ctx, files)
 	// gVisor ends the sandbox in any case.
 	if closed := x.Close(); err == nil {

@@ -111,8 +111,12 @@ func (t *tree) bind(m sandbox.Mount) error {
 			hub, rest = &t.slots[i], r
 		}
 	}
-	if hub == nil {
+	switch {
+	case hub == nil:
 		return fmt.Errorf("gvisor: bind: %s does not lie below a hub of this sandbox", m.Target)
+	case m.ReadOnly && !hub.readOnly:
+		// gVisor opens files for writing too where its own mount allows it, and then gives up reading when the host's does not.
+		return fmt.Errorf("gvisor: bind: %s cannot be read-only: the hub %s is not", m.Target, hub.target)
 	}
 	target := filepath.Join(hub.dir, rest)
 	if err := os.MkdirAll(filepath.Dir(target), 0o755); err != nil {
@@ -131,7 +135,7 @@ func (t *tree) bind(m sandbox.Mount) error {
 	if err := os.MkdirAll(target, 0o755); err != nil {
 		return fmt.Errorf("gvisor: bind: %w", err)
 	}
-	return t.mount(m.Source, target, m.ReadOnly || hub.readOnly)
+	return t.mount(m.Source, target, hub.readOnly)
 }
 
 // mount mounts source on target. It is given its attributes before it is put there: later they would not propagate.

@@ -17,6 +17,7 @@ var kinds = map[sandbox.Kind]string{sandbox.Python: proto.Python, sandbox.Bash: 
 
 // Exec has the contract of sandbox.Sandbox.Exec. Calls of one session run in the order in which they came, others side by side.
 func (l *Link) Exec(ctx context.Context, call sandbox.Call, sink func(sandbox.Output)) (*sandbox.Result, error) {
+	call = WithEnv(call, l.networkEnv())
 	timeout := l.limits.ExecTime
 	if call.Timeout > 0 && (timeout == 0 || call.Timeout < timeout) {
 		timeout = call.Timeout
