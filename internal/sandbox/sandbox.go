@@ -116,11 +116,41 @@ type Kind string
 
 // Python and Node are long-lived interpreters with state between calls. Bash runs each command in a shell of its own, or, in a named
 // session, in one that keeps its directory, variables and functions. What the image does not have is refused with ErrNotStarted.
+// Edit views or changes one file as the program's user: its code is the JSON object of EditCall, and its result is in Result.Edit.
 const (
 	Python Kind = "python"
 	Bash   Kind = "bash"
 	Node   Kind = "node"
+	Edit   Kind = "edit"
 )
+
+// EditCall is the code of a call of kind Edit. Command is view, create, str_replace or insert; Path may have variables of the
+// environment. The other members are those that the command needs.
+type EditCall struct {
+	Command    string  `json:"command"`
+	Path       string  `json:"path"`
+	ViewRange  []int   `json:"view_range,omitempty"` // first and last line; -1 is the end
+	FileText   *string `json:"file_text,omitempty"`
+	OldStr     *string `json:"old_str,omitempty"`
+	NewStr     *string `json:"new_str,omitempty"`
+	InsertLine *int    `json:"insert_line,omitempty"` // the line to insert after
+	InsertText *string `json:"insert_text,omitempty"`
+}
+
+// EditResult is what a call of kind Edit did. Lines are counted from 1.
+type EditResult struct {
+	// Error is file_not_found, invalid_tool_input or unavailable where it was not done, "" where it was; Message says why, for a model.
+	Error, Message string
+	// FileType is text, image or pdf, for a view. Content is a text's, without line numbers; MIME and Data are an image's or a PDF's.
+	FileType, Content, MIME         string
+	Data                            []byte
+	StartLine, NumLines, TotalLines int
+	// Updated says that create replaced a file.
+	Updated bool
+	// Hunk is the unified difference of str_replace and insert, with three lines of context; nil where it is too large.
+	OldStart, OldLines, NewStart, NewLines int
+	Hunk                                   []string
+}
 
 // Call is one piece of code.
 type Call struct {
@@ -177,6 +207,8 @@ type Result struct {
 	// KernelRestarted says that the interpreter had to be killed: its variables are gone.
 	KernelRestarted bool
 	Duration        time.Duration
+	// Edit is the result of a call of kind Edit with StatusOK.
+	Edit *EditResult
 }
 
 // Finding is one line of lathe doctor.
