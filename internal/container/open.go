@@ -148,7 +148,7 @@ func (m *Manager) Open(ctx context.Context, h *turn.Hosted) (tool.Workspace, err
 	e.mu.Lock()
 	e.opens++
 	e.mu.Unlock()
-	w := &workspace{entry: e}
+	w := &workspace{entry: e, outputDir: h.OutputDir, cellTime: h.CellTime}
 	if note != "" {
 		w.note(note)
 	}

@@ -2,8 +2,11 @@ package container
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"path"
+	"slices"
 	"sync"
 	"time"
 
@@ -24,6 +27,10 @@ const noteRestarted = "the interpreter was restarted: variables are gone, files 
 // workspace implements tool.Workspace.
 type workspace struct {
 	*entry
+	// outputDir and cellTime are those of turn.Hosted.
+	outputDir bool
+	cellTime  time.Duration
+
 	mu     sync.Mutex
 	notes  []string
 	closed bool
@@ -142,9 +149,13 @@ func (w *workspace) run(ctx context.Context, call tool.Call, sink func(tool.Chun
 	if err := e.m.quotas.mayRun(ctx, e.key.project); err != nil {
 		return nil, err
 	}
+	sc, refused, err := w.prepare(ctx, call)
+	if err != nil || refused != nil {
+		return refused, err
+	}
 	col := newCollector(sink)
 	began := time.Now()
-	res, err := w.exec(ctx, sandbox.Call{Kind: sandbox.Kind(call.Tool), Code: call.Code}, col)
+	res, err := w.exec(ctx, sc, col)
 	if err != nil {
 		return nil, err
 	}
@@ -154,21 +165,72 @@ func (w *workspace) run(ctx context.Context, call tool.Call, sink func(tool.Chun
 	out := &tool.Outcome{
 		Outputs: col.outputs(res.Truncated), Status: string(res.Status), ExitCode: res.ExitCode, Error: res.Error, Duration: time.Since(began),
 	}
+	edited(out, call, res.Edit)
 	// The code has run: its result must not be lost because the client leaves now.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), captureTimeout)
 	defer cancel()
-	made, notes, err := e.capture(ctx)
-	shown, errShown := e.keepImages(ctx, out.Outputs)
-	if err := errors.Join(err, errShown); err != nil {
-		if e.hasEnded() {
-			return nil, w.ran(e.ended)
-		}
-		w.note(e.notKept(ctx, err))
+	if err := w.gather(ctx, out, sc.Env[outputVar]); err != nil {
+		return nil, err
 	}
-	w.note(notes...)
-	out.Files = append(made, shown...)
 	e.touch(ctx)
 	return out, nil
+}
+
+// outputVar is the variable that names the folder for results.
+const outputVar = "OUTPUT_DIR"
+
+// prepare makes a sandbox's call of one of the model's. refused is the outcome of one that cannot be run.
+func (w *workspace) prepare(ctx context.Context, call tool.Call) (sc sandbox.Call, refused *tool.Outcome, err error) {
+	sc = sandbox.Call{Kind: sandbox.Kind(call.Tool), Code: call.Code}
+	switch call.Tool {
+	case tool.Python:
+		sc.Timeout = w.cellTime
+	case tool.Edit:
+		args, err := tool.ParseEdit(call.Code)
+		if err != nil {
+			return sc, &tool.Outcome{
+				Outputs: []turn.Output{{Stream: sandbox.Stderr, Text: err.Error()}}, Status: tool.StatusError, ErrorCode: turn.ErrorInvalidInput,
+			}, nil
+		}
+		code, err := json.Marshal(sandbox.EditCall(args))
+		if err != nil {
+			return sc, nil, err
+		}
+		sc.Code = string(code)
+	}
+	if w.outputDir {
+		dir, err := w.makeOutputDir(ctx)
+		if err != nil {
+			return sc, nil, err
+		}
+		sc.Env = map[string]string{outputVar: dir}
+	}
+	return sc, nil, nil
+}
+
+// gather makes files of what a call has left, and of the images that it displayed. outputDir is its own, "" for none: then only what is at
+// its top is the call's.
+func (w *workspace) gather(ctx context.Context, out *tool.Outcome, outputDir string) error {
+	made, notes, err := w.capture(ctx)
+	var shown []turn.File
+	if out.Edit == nil { // a picture that was viewed is there already
+		var errShown error
+		shown, errShown = w.keepImages(ctx, out.Outputs)
+		err = errors.Join(err, errShown)
+	}
+	if err != nil {
+		if w.hasEnded() {
+			return w.ran(w.whyEnded())
+		}
+		w.note(w.notKept(ctx, err))
+	}
+	w.note(notes...)
+	if outputDir != "" {
+		made = slices.DeleteFunc(made, func(f turn.File) bool { return path.Dir(f.Path) != outputDir })
+		w.dropOutputDir(outputDir)
+	}
+	out.Files = append(made, shown...)
+	return nil
 }
 
 // notKept says to the model and the client why files of a call are not to be had. A limit that is reached is nobody's fault.
