@@ -66,7 +66,7 @@ var Imports = map[string][]string{
 	"surface/files":      {"auth", "container", "store", "surface/oai", "turn"},
 	"server":             {"auth", "surface/anthropic", "surface/oai", "telemetry", "turn"},
 
-	"bench": {"sandbox"},
+	"bench": {"auth", "sandbox", "tool", "turn"},
 
 	// For tests only.
 	"sandbox/fake":          {"guest", "guest/proto", "sandbox", "sandbox/link"},

@@ -88,6 +88,13 @@ func (m *Manager) StartPool() {
 	}()
 }
 
+// Spares is how many spare containers are ready.
+func (m *Manager) Spares() int {
+	m.pool.mu.Lock()
+	defer m.pool.mu.Unlock()
+	return len(m.pool.ready)
+}
+
 func (m *Manager) prepare() {
 	began := time.Now()
 	err := m.Backend.Prepare(m.ctx, "")

@@ -274,9 +274,7 @@ func (w *workspace) exec(ctx context.Context, call sandbox.Call, col *collector)
 		if note := w.takeForgot(); note != "" {
 			w.note(note)
 		}
-		began := time.Now()
-		res, err := l.Exec(ctx, call, col.push)
-		w.m.quotas.ran(w.key.project, time.Since(began))
+		res, err := w.guarded(ctx, l, call, col)
 		notStarted := errors.Is(err, sandbox.ErrNotStarted)
 		if !notStarted {
 			w.setRan(l)
