@@ -47,11 +47,11 @@ var Imports = map[string][]string{
 	"sandbox/link":             {"guest/proto", "guest/tunnel", "sandbox"},
 
 	// What stands between.
-	"agent":         {"auth", "provider", "store", "tool", "turn"},
+	"agent":         {"auth", "provider", "skill", "store", "tool", "turn"},
 	"run":           {"auth", "store", "turn"},
 	"native":        {"auth", "provider", "store", "turn"},
 	"container":     {"auth", "blob", "memory", "sandbox", "store", "tool", "turn"},
-	"skill/catalog": {"auth", "blob", "skill", "store", "turn"},
+	"skill/catalog": {"auth", "blob", "skill", "store", "tool", "turn"},
 	"telemetry":     {"sandbox", "turn"},
 
 	// HTTP.
