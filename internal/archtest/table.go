@@ -38,6 +38,7 @@ var Imports = map[string][]string{
 	"upstream":                 {"provider", "sse", "turn", "wire/peek"},
 	"store/sqlite":             {"store"},
 	"blob":                     {},
+	"memory":                   {},
 	"guest":                    {"guest/editor", "guest/proto", "guest/tunnel"},
 	"guest/editor":             {"guest/proto"},
 	"guest/tunnel":             {"guest/proto"},
@@ -49,7 +50,7 @@ var Imports = map[string][]string{
 	"agent":         {"auth", "provider", "store", "tool", "turn"},
 	"run":           {"auth", "store", "turn"},
 	"native":        {"auth", "provider", "store", "turn"},
-	"container":     {"auth", "blob", "sandbox", "store", "tool", "turn"},
+	"container":     {"auth", "blob", "memory", "sandbox", "store", "tool", "turn"},
 	"skill/catalog": {"auth", "blob", "skill", "store", "turn"},
 	"telemetry":     {"sandbox", "turn"},
 

@@ -214,6 +214,9 @@ func copyHoles(path string, from *os.File) error {
 	}
 }
 
+// syncFileSystem has everything in the file system of dir reach the disk.
+func syncFileSystem(dir *os.File) error { return unix.Syncfs(int(dir.Fd())) }
+
 func freeSpace(dir string) (int64, error) {
 	var st unix.Statfs_t
 	if err := unix.Statfs(dir, &st); err != nil {
