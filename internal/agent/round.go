@@ -109,7 +109,7 @@ func (r *round) play(ctx context.Context, ev turn.Event) error {
 	case turn.BlockDone:
 		r.items = append(r.items, e.Block)
 	case turn.CallStarted:
-		return r.callStarted(ctx, e.Name)
+		return r.callStarted(ctx, e)
 	case turn.CallDelta:
 		return r.callDelta(e.Delta)
 	case turn.CallDone:
@@ -164,7 +164,9 @@ func (r *round) abandon(ctx context.Context, err error) error {
 		if c.running && ctx.Err() == nil {
 			status = turn.StatusFailed
 		}
-		if stopped := r.emit(turn.HostedDone{Call: c.item(status)}); stopped != nil {
+		done := c.item(status)
+		done.ErrorCode = turn.ErrorUnavailable
+		if stopped := r.emit(turn.HostedDone{Call: done}); stopped != nil {
 			return stopped
 		}
 	}

@@ -32,11 +32,16 @@ const (
 
 // fileState is what an entry knows of its volume.
 type fileState struct {
-	mu    sync.Mutex // held while the volume is looked at or written from outside
-	vol   *volume
-	known map[string]known // by path below /mnt/data; nil until the volume has been looked at
-	// history is the sum of bytes of all rows.
-	history int64
+	mu  sync.Mutex // held while the volume is looked at or written from outside
+	vol *volume
+	// hidden are files that were deleted while the container hibernated and are still in the volume; gone are those that were deleted
+	// while its sandbox was up. See removals.go.
+	hidden map[string]removal
+	gone   map[string]bool
+	known  map[string]known // by path below /mnt/data; nil until the volume has been looked at
+	// history is the sum of bytes of all rows, versions their number.
+	history  int64
+	versions int
 }
 
 // known is a file of the volume as it was last seen.
@@ -58,11 +63,18 @@ func (e *entry) attach(ctx context.Context) (*volume, error) {
 func (e *entry) attachLocked(ctx context.Context) (*volume, error) {
 	s := &e.files
 	if s.vol == nil {
+		if err := e.own(ctx); err != nil {
+			return nil, err
+		}
+		hidden, err := e.m.volumes.loadRemovals(e.key.id)
+		if err != nil {
+			return nil, err
+		}
 		vol, err := e.m.volumes.mount(ctx, e.key.id)
 		if err != nil {
 			return nil, err
 		}
-		s.vol = vol
+		s.vol, s.hidden, s.gone = vol, hidden, map[string]bool{}
 	}
 	if s.known == nil {
 		if err := e.baseline(ctx); err != nil {
@@ -86,7 +98,7 @@ func (e *entry) detach() *volume {
 func (e *entry) baseline(ctx context.Context) error {
 	s := &e.files
 	latest := map[string]store.File{}
-	s.history = 0
+	s.history, s.versions = 0, 0
 	for p := (store.Page{Limit: 10_000, Ascending: true}); ; {
 		rows, more, err := e.m.Store.Files().List(ctx, e.key.project, e.key.id, p)
 		if err != nil {
@@ -94,6 +106,7 @@ func (e *entry) baseline(ctx context.Context) error {
 		}
 		for _, f := range rows {
 			s.history += f.Bytes
+			s.versions++
 			if !f.Shown {
 				latest[f.Path] = f
 			}
@@ -109,6 +122,9 @@ func (e *entry) baseline(ctx context.Context) error {
 	}
 	s.known = make(map[string]known, len(l.files))
 	for p, st := range l.files {
+		if _, ok := s.hidden[p]; ok {
+			continue
+		}
 		if f, ok := latest[dataMount+"/"+p]; ok && f.Bytes == st.size {
 			s.known[p] = known{stamp: st, id: f.ID, sha: f.SHA256, racy: racy(st, f.CreatedAt)}
 		}
@@ -171,7 +187,8 @@ type capture struct {
 	notes   []string
 	skipped skipped
 	space   error
-	asked   bool // whether space is known
+	left    room // of the project
+	asked   bool // whether space and left are known
 }
 
 // pending is a file that was read but not kept yet.
@@ -189,7 +206,7 @@ func (c *capture) file(ctx context.Context, p string, st stamp) error {
 	s := &c.files
 	old, seen := s.known[p]
 	doubtful := seen && old.stamp == st // most likely the version that is kept already: no cap makes us forget it
-	if why := c.refuse(p, st); why != "" && !doubtful {
+	if why := c.refuse(ctx, p, st); why != "" && !doubtful {
 		c.skipped.add(why, p)
 		s.known[p] = known{stamp: st} // said once
 		return nil
@@ -229,9 +246,10 @@ func (c *capture) file(ctx context.Context, p string, st stamp) error {
 }
 
 // refuse says why a file is not kept, "" if it is.
-func (c *capture) refuse(p string, st stamp) string {
+func (c *capture) refuse(ctx context.Context, p string, st stamp) string {
 	if !c.asked {
 		c.space, c.asked = c.m.checkSpace(), true
+		c.left = c.m.quotas.left(ctx, c.key.project)
 	}
 	switch {
 	case !utf8.ValidString(p):
@@ -244,6 +262,12 @@ func (c *capture) refuse(p string, st stamp) string {
 		return "beyond the first " + size(maxMadeBytes) + " of a call"
 	case c.files.history+c.waiting+st.size > c.m.History:
 		return "beyond the " + size(c.m.History) + " that all versions of a container's files may take; delete some"
+	case c.files.versions+len(c.pending) >= c.m.MaxFiles:
+		return fmt.Sprintf("beyond the %d versions of files that a container may have; delete some", c.m.MaxFiles)
+	case c.bytes+st.size > c.left.bytes:
+		return "beyond what project " + c.key.project + " may store; delete files or containers"
+	case len(c.made)+len(c.pending) >= c.left.files:
+		return "beyond the number of files that project " + c.key.project + " may store; delete some"
 	case c.space != nil:
 		return "refused because the server's disk is nearly full"
 	}
@@ -301,6 +325,7 @@ func (c *capture) flush(ctx context.Context) error {
 	}
 	for _, p := range batch {
 		c.files.history += p.row.Bytes
+		c.files.versions++
 		c.files.remember(p.path, p.stamp, p.row.ID, p.row.SHA256, c.looked)
 		c.made = append(c.made, c.turnFile(p.row.ID, p.path, p.row.Bytes))
 	}

@@ -13,6 +13,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 
@@ -35,16 +36,33 @@ type Config struct {
 	Limits sandbox.Limits
 	// ExpireAfter is how long a container lives after its last use, and the most that a client may ask for. Zero is 30 days.
 	ExpireAfter time.Duration
-	// IdleAfter is when an idle sandbox is freed: memory is lost, files stay. Zero is 20 minutes.
+	// IdleAfter is for how long no call may have used a sandbox before it hibernates: its memory goes to the disk. Zero is a minute.
 	IdleAfter time.Duration
-	// MaxLive caps the sandboxes that are up at once. Zero is as many as fit three quarters of the host's memory at Limits.Memory each.
+	// MemoryQuota caps the bytes of hibernated memory of each project; what was written first goes first, and the container goes on with
+	// its files alone. Zero is 10 GiB, negative is no limit.
+	MemoryQuota int64
+	// RawFor is for how long hibernated memory is also kept as it was written, which resumes faster than the packed form, and RawQuota
+	// how many bytes of it there may be in all. Zero is an hour, and 4 GiB.
+	RawFor   time.Duration
+	RawQuota int64
+	// MaxMemory caps the sum of the memory limits of the sandboxes that are up at once, in bytes. Zero is three quarters of the host's
+	// memory, or twice Limits.Memory if that is more.
+	MaxMemory int64
+	// MaxLive caps the sandboxes that are up at once. Zero is as many as fit MaxMemory at Limits.Memory each.
 	MaxLive int
-	// SlotWait is how long a call waits for one of MaxLive. Zero is 30 seconds.
+	// SlotWait is how long a call waits for a place. Zero is 30 seconds.
 	SlotWait time.Duration
+	// PerProject is what a project may take; Projects are those for which something else holds.
+	PerProject ProjectLimits
+	Projects   map[string]ProjectLimits
+	// Pool is how many spare containers wait at least (see StartPool), PoolMax how many under a burst. Zero keeps none.
+	Pool, PoolMax int
 	// Reserve is the free space of the host's disk, in bytes, below which nothing new is written. Zero is 1 GiB, negative is none.
 	Reserve int64
 	// History caps the bytes of all versions of a container's files together. Zero is twice Limits.Disk.
 	History int64
+	// MaxFiles caps the stored versions of a container's files. Zero is 20,000.
+	MaxFiles int
 	// MaxFile caps one uploaded or captured file. Zero is 512 MiB.
 	MaxFile int64
 	// MaxDocument caps what Uploads.Content returns. Zero is 32 MiB.
@@ -64,7 +82,8 @@ func (c *Config) setDefaults() {
 		field *time.Duration
 		value time.Duration
 	}{
-		{&c.ExpireAfter, 720 * time.Hour}, {&c.IdleAfter, 20 * time.Minute}, {&c.SlotWait, 30 * time.Second}, {&c.DrainTime, 10 * time.Second},
+		{&c.ExpireAfter, 720 * time.Hour}, {&c.IdleAfter, time.Minute}, {&c.RawFor, time.Hour}, {&c.SlotWait, 30 * time.Second},
+		{&c.DrainTime, 10 * time.Second},
 	} {
 		if *d.field == 0 {
 			*d.field = d.value
@@ -75,14 +94,23 @@ func (c *Config) setDefaults() {
 		value int64
 	}{
 		{&c.Reserve, 1 << 30}, {&c.History, 2 * c.Limits.Disk}, {&c.MaxFile, 512 << 20}, {&c.MaxDocument, 32 << 20},
+		{&c.MemoryQuota, 10 << 30}, {&c.RawQuota, 4 << 30},
 	} {
 		if *d.field == 0 {
 			*d.field = d.value
 		}
 	}
-	if c.MaxLive == 0 {
-		c.MaxLive = max(2, int(hostMemory()*3/4/max(c.Limits.Memory, 1<<20)))
+	memory := max(c.Limits.Memory, 1<<20)
+	if c.MaxMemory == 0 {
+		c.MaxMemory = max(2*memory, hostMemory()*3/4)
 	}
+	if c.MaxLive == 0 {
+		c.MaxLive = max(1, int(c.MaxMemory/memory))
+	}
+	if c.MaxFiles == 0 {
+		c.MaxFiles = 20_000
+	}
+	c.PoolMax = max(c.Pool, c.PoolMax)
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
@@ -96,8 +124,11 @@ func (c *Config) validate() error {
 	if c.Limits.Disk < minDisk {
 		errs = append(errs, fmt.Errorf("container: disk limit of %d bytes is below %d", c.Limits.Disk, minDisk))
 	}
-	if c.ExpireAfter < time.Minute || c.IdleAfter < 0 || c.MaxLive < 1 {
+	if c.ExpireAfter < time.Minute || c.IdleAfter < 0 || c.MaxLive < 1 || c.Pool < 0 {
 		errs = append(errs, errors.New("container: ExpireAfter must be a minute at least, IdleAfter and MaxLive positive"))
+	}
+	if c.MaxMemory < c.Limits.Memory {
+		errs = append(errs, fmt.Errorf("container: the memory of all sandboxes (%d bytes) is less than one may have (%d)", c.MaxMemory, c.Limits.Memory))
 	}
 	return errors.Join(errs...)
 }
@@ -109,7 +140,14 @@ type Manager struct {
 	volumes *volumes
 	uploads *Uploads
 	slots   *slots
+	quotas  *quotas
+	pool    *pool
 	log     *slog.Logger
+
+	// owner is what rows call this process, and alive the locked file that says that it lives.
+	owner string
+	alive *os.File
+	kick  chan struct{} // see kickMemories
 
 	// ctx ends with Close; what outlives a request runs under it, and wg waits for it.
 	ctx  context.Context
@@ -144,12 +182,21 @@ func New(cfg Config) (*Manager, error) {
 		return nil, fmt.Errorf("container: %w", err)
 	}
 	cfg.Dir = dir
-	m := &Manager{Config: cfg, log: cfg.Logger, entries: map[entryKey]*entry{}}
+	m := &Manager{Config: cfg, log: cfg.Logger, entries: map[entryKey]*entry{}, kick: make(chan struct{}, 1)}
+	if err := m.lockOwner(); err != nil {
+		return nil, err
+	}
 	m.ctx, m.stop = context.WithCancelCause(context.Background())
 	m.volumes = newVolumes(m.ctx, cfg.Dir, cfg.Limits.Disk, cfg.PlainVolumes)
-	m.uploads = &Uploads{store: cfg.Store, blobs: cfg.Blobs, maxFile: cfg.MaxFile, maxDocument: cfg.MaxDocument, reserve: cfg.Reserve}
-	m.slots = newSlots(cfg.MaxLive, cfg.SlotWait, m.evictLongestIdle)
-	m.wg.Go(m.reap)
+	m.quotas = newQuotas(&m.Config, m.volumes)
+	m.uploads = &Uploads{
+		store: cfg.Store, blobs: cfg.Blobs, maxFile: cfg.MaxFile, maxDocument: cfg.MaxDocument, reserve: cfg.Reserve, quotas: m.quotas,
+	}
+	m.pool = newPool(m)
+	m.slots = newSlots(&m.Config, m.evict)
+	for _, background := range []func(){m.reap, m.renewLeases, m.keepMemories, m.tidyNowAndThen, func() { m.quotas.run(m.ctx) }} {
+		m.wg.Go(background)
+	}
 	return m, nil
 }
 
@@ -159,7 +206,7 @@ func (m *Manager) Uploads() *Uploads { return m.uploads }
 // errClosing is what new work gets while the process drains.
 var errClosing = &turn.Error{Kind: turn.KindOverloaded, Message: "the server is shutting down; try again", RetryAfter: 5 * time.Second}
 
-// Close refuses new work, lets running calls go on for Config.DrainTime, interrupts the rest, frees all sandboxes, unmounts all
+// Close refuses new work, lets running calls go on for Config.DrainTime, interrupts the rest, hibernates all sandboxes, unmounts all
 // volumes and waits for everything that the Manager started. Idempotent. It closes neither Store, Blobs nor Backend.
 func (m *Manager) Close() error {
 	m.mu.Lock()
@@ -170,17 +217,26 @@ func (m *Manager) Close() error {
 		m.wg.Wait()
 		return nil
 	}
-	m.drain()
-	m.stop(errClosing)
-	for _, e := range m.all() {
-		e.freeSandbox()
-	}
+	m.pool.close()
+	m.parkAll(false) // while the others come to their end
+	m.await(m.DrainTime, m.busy)
+	m.stop(errClosing) // interrupts what still runs
+	m.await(interruptTime, m.calling)
+	m.parkAll(true)
 	m.wg.Wait()
+	m.quotas.save(context.Background())
 	var errs []error
 	for _, e := range m.all() {
 		errs = append(errs, m.volumes.unmount(e.detach())) // of workspaces that were not closed
 	}
-	return errors.Join(errs...)
+	return errors.Join(append(errs, m.unlockOwner())...)
+}
+
+// parkAll begins to hibernate what no call uses, or everything.
+func (m *Manager) parkAll(force bool) {
+	for _, e := range m.all() {
+		e.parkNow(time.Now(), force)
+	}
 }
 
 // begin is called by everything that may start a goroutine or meets Close; the caller defers m.wg.Done when it returns nil.
@@ -194,11 +250,15 @@ func (m *Manager) begin() error {
 	return nil
 }
 
-func (m *Manager) drain() {
-	deadline := time.After(m.DrainTime)
+// interruptTime is more than a call takes to end that is interrupted, and killed if it goes on.
+const interruptTime = 3 * time.Second
+
+// await waits until what is over, at most for d.
+func (m *Manager) await(d time.Duration, what func() bool) {
+	deadline := time.After(d)
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
-	for m.busy() {
+	for what() {
 		select {
 		case <-deadline:
 			return
@@ -207,14 +267,9 @@ func (m *Manager) drain() {
 	}
 }
 
-func (m *Manager) busy() bool {
-	for _, e := range m.all() {
-		if e.busy() {
-			return true
-		}
-	}
-	return false
-}
+// busy says whether a workspace is open, calling whether a call runs.
+func (m *Manager) busy() bool    { return slices.ContainsFunc(m.all(), (*entry).busy) }
+func (m *Manager) calling() bool { return slices.ContainsFunc(m.all(), (*entry).calling) }
 
 func (m *Manager) all() []*entry {
 	m.mu.Lock()

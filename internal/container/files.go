@@ -170,9 +170,8 @@ func (e *entry) put(ctx context.Context, n newFile) (store.File, error) {
 	if _, err := e.attachLocked(ctx); err != nil {
 		return store.File{}, err
 	}
-	if s.history+n.size > e.m.History {
-		return store.File{}, &turn.Error{Kind: turn.KindTooLarge, Param: "file", Message: fmt.Sprintf(
-			"all versions of this container's files would take more than %s; delete some", size(e.m.History))}
+	if err := e.fitsLocked(n.size, 1); err != nil {
+		return store.File{}, err
 	}
 	name, st, err := e.place(ctx, n)
 	if err != nil {
@@ -195,8 +194,28 @@ func (e *entry) put(ctx context.Context, n newFile) (store.File, error) {
 		return store.File{}, err
 	}
 	s.history += row.Bytes
+	s.versions++
 	s.remember(name, st, row.ID, row.SHA256, row.CreatedAt)
 	return row, nil
+}
+
+// fits says why so many more versions do not fit the container's own limits, nil if they do.
+func (e *entry) fits(bytes int64, versions int) error {
+	e.files.mu.Lock()
+	defer e.files.mu.Unlock()
+	return e.fitsLocked(bytes, versions)
+}
+
+func (e *entry) fitsLocked(bytes int64, versions int) error {
+	if e.files.history+bytes > e.m.History {
+		return &turn.Error{Kind: turn.KindTooLarge, Param: "file", Message: fmt.Sprintf(
+			"all versions of this container's files would take more than %s; delete some", size(e.m.History))}
+	}
+	if e.files.versions+versions > e.m.MaxFiles {
+		return &turn.Error{Kind: turn.KindTooLarge, Param: "file", Message: fmt.Sprintf(
+			"this container would have more than %d versions of files; delete some", e.m.MaxFiles)}
+	}
+	return nil
 }
 
 // place writes the bytes to the first free name, or finds a name that has the same bytes.
@@ -211,7 +230,9 @@ func (e *entry) place(ctx context.Context, n newFile) (string, stamp, error) {
 	for i := 1; i <= maxNumbered && ctx.Err() == nil; i++ {
 		name := numbered(n.name, i)
 		info, err := root.Lstat(name)
+		_, hidden := e.files.hidden[name]
 		switch {
+		case err == nil && hidden && info.Mode().IsRegular(): // for clients nothing has that name
 		case err == nil && info.Mode().IsRegular() && e.sameBytes(name, n):
 			return name, stampOf(info), nil
 		case err == nil:
@@ -224,17 +245,21 @@ func (e *entry) place(ctx context.Context, n newFile) (string, stamp, error) {
 				return "", stamp{}, volumeError(err)
 			}
 		}
-		// A link, not a rename: it never takes the place of a file that the program makes at this moment.
-		if err := root.Link(part, name); errors.Is(err, fs.ErrExist) {
-			continue
-		} else if err != nil {
-			return "", stamp{}, volumeError(err)
+		if hidden {
+			err = e.replaceHidden(part, name)
+		} else {
+			// A link, not a rename: it never takes the place of a file that the program makes at this moment.
+			if err = root.Link(part, name); errors.Is(err, fs.ErrExist) {
+				continue
+			}
+			if err == nil {
+				err = root.Remove(part)
+			}
 		}
-		err = root.Remove(part)
-		part = ""
 		if err != nil {
 			return "", stamp{}, volumeError(err)
 		}
+		part = ""
 		info, err = root.Lstat(name)
 		if errors.Is(err, fs.ErrNotExist) { // the program has removed it already
 			return name, stamp{}, nil
@@ -327,10 +352,9 @@ func (e *entry) deleteFile(ctx context.Context, f store.File) error {
 			return err
 		}
 		if e.sameBytes(rel, newFile{size: f.Bytes, sha: f.SHA256}) {
-			if err := s.vol.data.Remove(rel); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			if err := e.removeFile(ctx, rel, removal{Bytes: f.Bytes, SHA256: f.SHA256}); err != nil {
 				return err
 			}
-			delete(s.known, rel)
 		}
 	}
 	if err := files.Delete(ctx, f.Project, f.ID); err != nil {
@@ -340,5 +364,6 @@ func (e *entry) deleteFile(ctx context.Context, f store.File) error {
 		return err
 	}
 	s.history -= f.Bytes
+	s.versions--
 	return e.m.uploads.free(ctx, []store.File{f})
 }

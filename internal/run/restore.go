@@ -243,29 +243,9 @@ func (s *stored) fill(h turn.HostedCall) turn.HostedCall {
 	switch {
 	case !ok:
 		return h
-	case h.Outputs == nil, h.Code == c.Code && sameText(h.Outputs, c.Outputs):
+	case h.Outputs == nil, h.Code == c.Code && turn.SameOutputs(h, c):
 		return c
 	}
 	h.Files = c.Files
 	return h
-}
-
-// sameText says that a client sent outputs back as it got them. A protocol that tells the streams apart has all of a stream in one piece, and
-// no images.
-func sameText(sent, kept []turn.Output) bool {
-	if slices.ContainsFunc(sent, func(o turn.Output) bool { return o.Stream != "" }) {
-		return written(sent, true) == written(kept, true) && written(sent, false) == written(kept, false)
-	}
-	return slices.EqualFunc(sent, kept, func(x, y turn.Output) bool { return x.Text == y.Text && x.IsImage() == y.IsImage() })
-}
-
-// written is all text on standard error, or all other.
-func written(outputs []turn.Output, stderr bool) string {
-	var s strings.Builder
-	for _, o := range outputs {
-		if !o.IsImage() && (o.Stream == "stderr") == stderr {
-			s.WriteString(o.Text)
-		}
-	}
-	return s.String()
 }

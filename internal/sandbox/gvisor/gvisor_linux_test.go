@@ -44,6 +44,11 @@ func TestHostile(t *testing.T) {
 	sandboxtest.Hostile(t, func(t *testing.T) sandbox.Backend { return newBackend(t, dir) })
 }
 
+func TestDurable(t *testing.T) {
+	dir := anyRoot(t)
+	sandboxtest.Durable(t, func(t *testing.T) sandbox.Backend { return newBackend(t, dir) })
+}
+
 // TestHostileOnHost tries what depends on the root file system with the host's Python too.
 func TestHostileOnHost(t *testing.T) {
 	if bestRoot(t) == "" {
@@ -202,7 +207,7 @@ func leftovers(t *testing.T, state string) []string {
 			left = append(left, dir)
 		}
 	}
-	for _, dir := range []string{"runsc", "bundles"} {
+	for _, dir := range []string{"runsc", "bundles", "mnt"} {
 		entries, _ := os.ReadDir(filepath.Join(state, dir))
 		for _, e := range entries {
 			left = append(left, filepath.Join(state, dir, e.Name()))
@@ -409,3 +414,53 @@ func TestLateMount(t *testing.T) {
 
 // TestNode is on the host's own programs, among which there may be a node; the image `python` has none.
 func TestNode(t *testing.T) { sandboxtest.TestNode(t, newBackend(t, "")) }
+
+// TestNames: each sandbox has a host name of its own, and it resolves.
+func TestNames(t *testing.T) {
+	for name, dir := range roots(t) {
+		t.Run(name, func(t *testing.T) {
+			b := newBackend(t, dir)
+			const show = "import socket\nprint(socket.gethostname(), socket.gethostbyname(socket.gethostname()), socket.gethostbyname('localhost'))"
+			one := sandboxtest.Start(t, b, nil).Must(t, show).Text("")
+			two := sandboxtest.Start(t, b, nil).Must(t, show).Text("")
+			for _, said := range []string{one, two} {
+				if fields := strings.Fields(said); len(fields) != 3 || fields[1] != "127.0.0.1" || fields[2] != "127.0.0.1" {
+					t.Errorf("got %q", said)
+				}
+			}
+			if one == two {
+				t.Errorf("both are %q", one)
+			}
+		})
+	}
+}
+
+// TestWritableHub: what is bound below a hub may be written to where both are, and nothing comes back to where it came from.
+func TestWritableHub(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("needs root: others can only link and copy")
+	}
+	b := newBackend(t, anyRoot(t))
+	hub := func(s *sandbox.Spec) { s.Mounts = append(s.Mounts, sandbox.Mount{Target: "/skills", Hub: true}) }
+	one, two := sandboxtest.Start(t, b, hub), sandboxtest.Start(t, b, hub)
+	dir := t.TempDir()
+	if err := os.Chmod(dir, 0o777); err != nil {
+		t.Fatal(err)
+	}
+	if err := one.Bind(t.Context(), sandbox.Mount{Source: dir, Target: "/skills/rw"}); err != nil {
+		t.Fatal(err)
+	}
+	if err := one.Bind(t.Context(), sandbox.Mount{Source: dir, Target: "/skills/ro", ReadOnly: true}); err == nil {
+		t.Error("a read-only folder below what is not: gVisor cannot read it")
+	}
+	o := one.Bash(t, "echo written > /skills/rw/file; cat /skills/rw/file; mkdir /skills/more || echo refused")
+	if o.Text(sandbox.Stdout) != "written\nrefused\n" {
+		t.Errorf("got %q", o.Text(""))
+	}
+	if data, err := os.ReadFile(filepath.Join(dir, "file")); err != nil || string(data) != "written\n" {
+		t.Errorf("%q, %v", data, err)
+	}
+	if o := two.Bash(t, "ls -A /skills"); o.Text("") != "" {
+		t.Errorf("another sandbox sees %q", o.Text(""))
+	}
+}

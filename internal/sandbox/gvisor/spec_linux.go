@@ -2,6 +2,7 @@ package gvisor
 
 import (
 	"context"
+	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -93,16 +94,18 @@ const guestDir = "/.lathe"
 const cpuPeriod = 100_000
 
 // capabilities are what the guest needs: to run code as another user (setuid, setgid), to empty the bounding set for it (setpcap), to end
-// it (kill), and to raise its limits again from one call to the next (sys_resource). Code gets none.
-var capabilities = []string{"CAP_KILL", "CAP_SETGID", "CAP_SETUID", "CAP_SETPCAP", "CAP_SYS_RESOURCE"}
+// it (kill), to raise its limits again from one call to the next (sys_resource), and to mount /tmp, /dev/shm and /etc/hosts within the
+// sandbox's own kernel (sys_admin). Code gets none.
+var capabilities = []string{"CAP_KILL", "CAP_SETGID", "CAP_SETUID", "CAP_SETPCAP", "CAP_SYS_RESOURCE", "CAP_SYS_ADMIN"}
 
-// specInput is what a spec is made of beside the caller's sandbox.Spec.
+// specInput is what a spec is made of beside limits and the mounts of the container.
 type specInput struct {
 	layout
-	root   rootfs
-	cgroup string // "" without cgroups
-	swap   bool   // the memory cgroup counts swap
-	ids    ids
+	root     rootfs
+	hostname string
+	cgroup   string // "" without cgroups
+	swap     bool   // the memory cgroup counts swap
+	ids      ids
 }
 
 // ids are the users inside. An ordinary user's namespace maps one id only, and that must be the one whose files programs write; so there
@@ -112,8 +115,17 @@ type ids struct {
 }
 
 // ociSpec is what runsc is to run under name.
-func (b *Backend) ociSpec(name string, root *rootfs, s sandbox.Spec) *ociSpec {
-	return newSpec(specInput{layout: b.layout, root: *root, cgroup: b.cgroups.path(name), swap: b.cgroups.swap, ids: b.ids()}, s)
+func (b *Backend) ociSpec(name string, root *rootfs, l sandbox.Limits, mounts []ociMount) *ociSpec {
+	return newSpec(specInput{
+		layout: b.layout, root: *root, hostname: newHostname(), cgroup: b.cgroups.path(name), swap: b.cgroups.swap, ids: b.ids(),
+	}, l, mounts)
+}
+
+// newHostname is another one for each sandbox: programs take it for what tells machines apart.
+func newHostname() string {
+	var id [4]byte
+	_, _ = rand.Read(id[:]) // it never fails
+	return "sandbox-" + hex.EncodeToString(id[:])
 }
 
 // mark is what a sandbox's memory will depend on.
@@ -122,7 +134,11 @@ func (b *Backend) mark(ctx context.Context, root *rootfs, s sandbox.Spec) (image
 	if err != nil {
 		return imageMark{}, err
 	}
-	layout, err := layoutOf(b.ociSpec(s.ID, root, s))
+	var mounts []ociMount
+	for _, m := range topMounts(s.Mounts) {
+		mounts = append(mounts, bind("", m.Target, m.ReadOnly))
+	}
+	layout, err := layoutOf(b.ociSpec(s.ID, root, s.Limits, mounts))
 	if err != nil {
 		return imageMark{}, err
 	}
@@ -153,13 +169,16 @@ func digest(data []byte) string {
 }
 
 // newSpec says what runsc is to run. Everything that the sandbox may touch of the host is in it.
-func newSpec(in specInput, s sandbox.Spec) *ociSpec {
+func newSpec(in specInput, l sandbox.Limits, own []ociMount) *ociSpec {
 	spec := &ociSpec{
 		Version: "1.2.0",
 		Process: ociProcess{
-			User:            ociUser{UID: in.ids.guest, GID: in.ids.guest},
-			Args:            []string{guestDir + "/guest"},
-			Env:             []string{"LATHE_CODE_UID=" + strconv.FormatUint(uint64(in.ids.code), 10)},
+			User: ociUser{UID: in.ids.guest, GID: in.ids.guest},
+			Args: []string{guestDir + "/guest"},
+			Env: []string{
+				"LATHE_CODE_UID=" + strconv.FormatUint(uint64(in.ids.code), 10),
+				"LATHE_TMP_SIZE=" + strconv.FormatInt(tmpSize(l), 10),
+			},
 			Cwd:             "/",
 			Capabilities:    capabilitiesFor(in.ids.guest),
 			NoNewPrivileges: true,
@@ -169,13 +188,13 @@ func newSpec(in specInput, s sandbox.Spec) *ociSpec {
 		},
 		Root:     ociRoot{Path: in.root.path, ReadOnly: true},
 		Hostname: in.hostname,
-		Mounts:   mounts(in, s),
+		Mounts:   mounts(in, own),
 		// gVisor makes its own network namespace without interfaces, and inside it only a loopback of its own network stack.
 		Linux: ociLinux{Namespaces: []ociNamespace{{"pid"}, {"network"}, {"ipc"}, {"uts"}, {"mount"}}},
 	}
 	if in.cgroup != "" {
 		spec.Linux.CgroupsPath = in.cgroup
-		spec.Linux.Resources = resources(s.Limits, in.swap)
+		spec.Linux.Resources = resources(l, in.swap)
 	}
 	return spec
 }
@@ -189,23 +208,19 @@ func capabilitiesFor(uid uint32) ociCapabilities {
 	return c
 }
 
-func mounts(in specInput, s sandbox.Spec) []ociMount {
-	// What is in memory is the program's memory: half of it each, so that no single one takes all.
-	size := "size=" + strconv.FormatInt(max(s.Limits.Memory/2, 1<<20), 10)
+func mounts(in specInput, own []ociMount) []ociMount {
+	// Their size depends on the limits, which may be others after a restore, and mounts must not: the guest mounts the real ones over these.
+	tmp := []string{"nosuid", "nodev", "mode=0700", "size=65536"}
 	out := []ociMount{
-		{"/proc", "proc", "proc", []string{"nosuid", "nodev", "noexec"}},
-		{"/dev/shm", "tmpfs", "shm", []string{"nosuid", "nodev", "mode=1777", size}},
-		{"/tmp", "tmpfs", "tmp", []string{"nosuid", "nodev", "mode=1777", size}},
+		{"/proc", "proc", "proc", []string{"nosuid", "nodev", "noexec"}}, {"/dev/shm", "tmpfs", "shm", tmp}, {"/tmp", "tmpfs", "tmp", tmp},
 	}
 	out = append(out, in.root.mounts...)
 	out = append(out, bind(in.guest, guestDir, true))
-	// A folder before what is mounted below it.
-	sorted := slices.SortedFunc(slices.Values(s.Mounts), func(a, b sandbox.Mount) int { return len(a.Target) - len(b.Target) })
-	for _, m := range sorted {
-		out = append(out, bind(m.Source, m.Target, m.ReadOnly))
-	}
-	return out
+	return append(out, own...)
 }
+
+// tmpSize is what /tmp and /dev/shm may hold each. It is the program's memory: half of it, so that neither takes all.
+func tmpSize(l sandbox.Limits) int64 { return max(l.Memory/2, 1<<20) }
 
 // bind mounts a host directory. rslave lets later mounts on the host side appear inside, and none go the other way.
 func bind(source, target string, readOnly bool) ociMount {

@@ -13,10 +13,11 @@ import (
 )
 
 // kinds are what a call may be, and the guest's words for it.
-var kinds = map[sandbox.Kind]string{sandbox.Python: proto.Python, sandbox.Bash: proto.Bash, sandbox.Node: proto.Node}
+var kinds = map[sandbox.Kind]string{sandbox.Python: proto.Python, sandbox.Bash: proto.Bash, sandbox.Node: proto.Node, sandbox.Edit: proto.Edit}
 
 // Exec has the contract of sandbox.Sandbox.Exec. Calls of one session run in the order in which they came, others side by side.
 func (l *Link) Exec(ctx context.Context, call sandbox.Call, sink func(sandbox.Output)) (*sandbox.Result, error) {
+	call = WithEnv(call, l.networkEnv())
 	timeout := l.limits.ExecTime
 	if call.Timeout > 0 && (timeout == 0 || call.Timeout < timeout) {
 		timeout = call.Timeout
@@ -31,7 +32,11 @@ func (l *Link) Exec(ctx context.Context, call sandbox.Call, sink func(sandbox.Ou
 		Kind: kinds[call.Kind], Session: call.Session, Code: call.Code, Dir: call.Dir, Env: call.Env,
 		TimeoutMS: timeout.Milliseconds(), Limits: guestLimits(l.limits),
 	}
-	return l.run(ctx, request{session: session{call.Kind, call.Session}, frame: proto.Start, payload: payload, timeout: timeout}, sink)
+	req := request{session: session{call.Kind, call.Session}, frame: proto.Start, payload: payload, timeout: timeout}
+	if call.Kind == sandbox.Edit {
+		return l.edit(ctx, req)
+	}
+	return l.run(ctx, req, sink)
 }
 
 // WithEnv returns call with env added to its environment: what Spec.Env promises. A name that the call sets itself keeps its value.
@@ -52,10 +57,16 @@ func (l *Link) Warm(ctx context.Context, modules ...string) (*sandbox.Result, er
 	return l.run(ctx, request{session: session{kind: sandbox.Python}, frame: proto.Warm, payload: payload}, nil)
 }
 
+// Renewal says what Renew shall do; see proto.RenewCall.
+type Renewal struct {
+	Fresh   bool
+	TmpSize int64
+}
+
 // Renew must be called after a restore: restored copies of one checkpoint share the state of their random generators and names of
 // temporary files. Fresh says that no program of the container has run, so that even seeds that a program might have set are replaced.
-func (l *Link) Renew(ctx context.Context, fresh bool) error {
-	payload := proto.RenewCall{Fresh: fresh, Limits: guestLimits(l.limits)}
+func (l *Link) Renew(ctx context.Context, how Renewal) error {
+	payload := proto.RenewCall{Fresh: how.Fresh, TmpSize: how.TmpSize, Limits: guestLimits(l.limits)}
 	r, err := l.run(ctx, request{session: session{kind: sandbox.Python}, frame: proto.Renew, payload: payload}, nil)
 	if err == nil && r.Status != sandbox.StatusOK {
 		err = fmt.Errorf("renew: %s", r.Error)
