@@ -96,7 +96,7 @@ const (
 	outputCount         = 10
 	claimCount          = 30
 	resumeCount         = 15
-	asleepCount         = 10
+	asleepCount         = 20
 	liveCount           = 8
 	startCount          = 8
 	sustainedCount      = 40
