@@ -109,10 +109,9 @@ func (a *app) openContainers(ctx context.Context) error {
 	}
 	backend = a.metrics.Backend(backend)
 	a.closers = append(a.closers, backend.Close)
-	a.containers, err = container.New(container.Config{
-		Store: a.store, Blobs: blobs, Backend: backend, Dir: a.dir.Path("containers"), Limits: limits(a.cfg),
-		ExpireAfter: time.Duration(a.cfg.Sandbox.ExpireAfter), Logger: a.log,
-	})
+	own := containerConfig(a.cfg)
+	own.Store, own.Blobs, own.Backend, own.Dir, own.Logger = a.store, blobs, backend, a.dir.Path("containers"), a.log
+	a.containers, err = container.New(own)
 	if err != nil {
 		return err
 	}
@@ -123,6 +122,26 @@ func (a *app) openContainers(ctx context.Context) error {
 	a.sandbox = newSandboxState(ctx, backend, a.log)
 	a.closers = append(a.closers, a.sandbox.close)
 	return nil
+}
+
+// containerConfig is what the configuration says of containers.
+func containerConfig(cfg *config.Config) container.Config {
+	s := cfg.Sandbox
+	out := container.Config{
+		Limits: limits(cfg), ExpireAfter: time.Duration(s.ExpireAfter), MaxFiles: s.Files,
+		MaxLive: s.MaxLive, MaxMemory: int64(s.MaxMemory), SlotWait: time.Duration(s.QueueTime), Pool: s.Pool, PoolMax: s.PoolMax,
+		PerProject: projectLimits(s.PerProject), Projects: map[string]container.ProjectLimits{},
+	}
+	for _, p := range cfg.Projects {
+		out.Projects[p.Name] = projectLimits(p.Limits)
+	}
+	return out
+}
+
+func projectLimits(l config.ProjectLimits) container.ProjectLimits {
+	return container.ProjectLimits{
+		Live: l.Live, Memory: int64(l.Memory), Stored: int64(l.Stored), Files: l.Files, TimePerDay: time.Duration(l.TimePerDay),
+	}
 }
 
 // connect puts the surfaces on top of the loop, the loop on top of the models.

@@ -38,10 +38,11 @@ var Imports = map[string][]string{
 	"upstream":                 {"provider", "sse", "turn", "wire/peek"},
 	"store/sqlite":             {"store"},
 	"blob":                     {},
-	"guest":                    {"guest/proto"},
+	"guest":                    {"guest/proto", "guest/tunnel"},
+	"guest/tunnel":             {"guest/proto"},
 	"guest/embedded":           {},
 	"sandbox/gvisor":           {"guest/embedded", "guest/proto", "image", "sandbox", "sandbox/link"},
-	"sandbox/link":             {"guest/proto", "sandbox"},
+	"sandbox/link":             {"guest/proto", "guest/tunnel", "sandbox"},
 
 	// What stands between.
 	"agent":         {"auth", "provider", "store", "tool", "turn"},

@@ -60,7 +60,7 @@ func (m *Manager) removeStrays(keep map[string]bool) error {
 	var errs []error
 	for _, d := range entries {
 		name := d.Name()
-		if (containerID.MatchString(name) && !keep[name]) || strings.HasPrefix(name, "probe-") {
+		if (containerID.MatchString(name) && !keep[name] && !m.pool.has(name)) || strings.HasPrefix(name, "probe-") {
 			errs = append(errs, removeAll(filepath.Join(m.Dir, name)))
 		}
 	}
