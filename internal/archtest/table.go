@@ -21,7 +21,8 @@ var Imports = map[string][]string{
 	"config":            {},
 	"datadir":           {},
 	"archtest":          {},
-	"image":             {},
+	"image/rootfs":      {},
+	"image":             {"image/rootfs"},
 	"skill":             {},
 
 	// Contracts.
@@ -42,6 +43,8 @@ var Imports = map[string][]string{
 	"guest/embedded":           {},
 	"sandbox/gvisor":           {"guest/embedded", "guest/proto", "image", "sandbox", "sandbox/link"},
 	"sandbox/link":             {"guest/proto", "sandbox"},
+	"image/oci":                {"image/rootfs"},
+	"image/build":              {"image", "image/oci", "image/rootfs", "sandbox"},
 
 	// What stands between.
 	"agent":     {"auth", "provider", "store", "tool", "turn"},
