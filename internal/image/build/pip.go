@@ -116,7 +116,7 @@ func (w *work) hostPip(ctx context.Context, py *python) (func(context.Context, [
 	return nil, errors.New("there is no pip for this machine's python3, which fetches packages: install it (apt-get install python3-pip)")
 }
 
-// runPip shows what pip says but for what is of no use to a person.
+// runPip shows of what pip says the downloads, which take the time, and has its errors in the error.
 func (w *work) runPip(ctx context.Context, python string, args []string) error {
 	cmd := exec.CommandContext(ctx, python, args...)
 	out, in := io.Pipe()
@@ -127,7 +127,7 @@ func (w *work) runPip(ctx context.Context, python string, args []string) error {
 		defer close(done)
 		for lines := bufio.NewScanner(out); lines.Scan(); {
 			line := strings.TrimSpace(lines.Text())
-			if line == "" || strings.HasPrefix(line, "Looking in") || strings.Contains(line, installedMark) || strings.HasPrefix(line, "WARNING: Running pip as") {
+			if !strings.HasPrefix(line, "Downloading ") && !strings.HasPrefix(line, "ERROR: ") {
 				continue
 			}
 			if after, ok := strings.CutPrefix(line, "ERROR: "); ok {
@@ -266,7 +266,11 @@ func uninstall(root *rootfs.FS, py *python, d dist) error {
 	}
 	for line := range strings.Lines(string(record)) {
 		name, _, _ := strings.Cut(strings.TrimSpace(line), ",")
-		file := path.Join(py.site, strings.Trim(name, `"`))
+		name = strings.Trim(name, `"`)
+		file := path.Join(py.site, name)
+		if dir, script := path.Split(name); dir == "../../bin/" || dir == "../../../bin/" {
+			file = path.Join(py.scripts, script) // as pip --target writes it down, and as pip does
+		}
 		if !strings.HasPrefix(file, py.site+"/") && path.Dir(file) != py.scripts {
 			continue
 		}
