@@ -169,7 +169,7 @@ func idleServer(ctx context.Context, cfg *config.Config) (pid int, stop func(), 
 		return 0, nil, err
 	}
 	file := filepath.Join(cfg.DataDir, "idle.yaml")
-	if err := os.WriteFile(file, fmt.Appendf(nil, "data_dir: %q\n", filepath.Join(cfg.DataDir, "idle")), 0o600); err != nil {
+	if err := os.WriteFile(file, fmt.Appendf(nil, "data_dir: %q\nsandbox: {pool: 0}\n", filepath.Join(cfg.DataDir, "idle")), 0o600); err != nil {
 		return 0, nil, err
 	}
 	cmd := exec.CommandContext(ctx, self, "serve", "-c", file, "--listen", "127.0.0.1:0")

@@ -65,7 +65,7 @@ func scripts(t *testing.T, dir, runsc, images string) {
 			return nil
 		},
 		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){
-			"ready": cmdReady, "http": cmdHTTP, "take": cmdTake,
+			"ready": cmdReady, "checked": cmdChecked, "http": cmdHTTP, "take": cmdTake,
 		},
 	})
 }
@@ -86,6 +86,29 @@ func cmdReady(ts *testscript.TestScript, neg bool, args []string) {
 		select {
 		case <-deadline:
 			ts.Fatalf("lathe serve did not get ready")
+		case <-tick.C:
+		}
+	}
+}
+
+// cmdChecked waits until /readyz no longer says that something is still being checked.
+func cmdChecked(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 0 {
+		ts.Fatalf("usage: checked")
+	}
+	deadline := time.After(30 * time.Second)
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		resp, err := http.Get(ts.Getenv("URL") + "/readyz")
+		ts.Check(err)
+		resp.Body.Close()
+		if resp.StatusCode == http.StatusOK {
+			return
+		}
+		select {
+		case <-deadline:
+			ts.Fatalf("/readyz still answers %s", resp.Status)
 		case <-tick.C:
 		}
 	}

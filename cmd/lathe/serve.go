@@ -40,6 +40,7 @@ func (c *serveCmd) Run(ctx context.Context, t *terminal) error {
 		return err
 	}
 	a.sandbox.begin()
+	a.containers.StartPool()
 	fmt.Fprintln(t.out, "lathe: listening on", url)
 	return a.server(c.Drain).Serve(ctx, ln)
 }

@@ -34,6 +34,7 @@ import (
 	"github.com/lathe-gateway/lathe/internal/surface/chat"
 	"github.com/lathe-gateway/lathe/internal/surface/containers"
 	"github.com/lathe-gateway/lathe/internal/surface/files"
+	"github.com/lathe-gateway/lathe/internal/surface/messages"
 	"github.com/lathe-gateway/lathe/internal/surface/models"
 	"github.com/lathe-gateway/lathe/internal/surface/responses"
 	"github.com/lathe-gateway/lathe/internal/telemetry"
@@ -109,10 +110,9 @@ func (a *app) openContainers(ctx context.Context) error {
 	}
 	backend = a.metrics.Backend(backend)
 	a.closers = append(a.closers, backend.Close)
-	a.containers, err = container.New(container.Config{
-		Store: a.store, Blobs: blobs, Backend: backend, Dir: a.dir.Path("containers"), Limits: limits(a.cfg),
-		ExpireAfter: time.Duration(a.cfg.Sandbox.ExpireAfter), Logger: a.log,
-	})
+	own := containerConfig(a.cfg)
+	own.Store, own.Blobs, own.Backend, own.Dir, own.Logger = a.store, blobs, backend, a.dir.Path("containers"), a.log
+	a.containers, err = container.New(own)
 	if err != nil {
 		return err
 	}
@@ -123,6 +123,26 @@ func (a *app) openContainers(ctx context.Context) error {
 	a.sandbox = newSandboxState(ctx, backend, a.log)
 	a.closers = append(a.closers, a.sandbox.close)
 	return nil
+}
+
+// containerConfig is what the configuration says of containers.
+func containerConfig(cfg *config.Config) container.Config {
+	s := cfg.Sandbox
+	out := container.Config{
+		Limits: limits(cfg), ExpireAfter: time.Duration(s.ExpireAfter), MaxFiles: s.Files,
+		MaxLive: s.MaxLive, MaxMemory: int64(s.MaxMemory), SlotWait: time.Duration(s.QueueTime), Pool: s.Pool, PoolMax: s.PoolMax,
+		PerProject: projectLimits(s.PerProject), Projects: map[string]container.ProjectLimits{},
+	}
+	for _, p := range cfg.Projects {
+		out.Projects[p.Name] = projectLimits(p.Limits)
+	}
+	return out
+}
+
+func projectLimits(l config.ProjectLimits) container.ProjectLimits {
+	return container.ProjectLimits{
+		Live: l.Live, Memory: int64(l.Memory), Stored: int64(l.Stored), Files: l.Files, TimePerDay: time.Duration(l.TimePerDay),
+	}
 }
 
 // connect puts the surfaces on top of the loop, the loop on top of the models.
@@ -150,6 +170,7 @@ func (a *app) connect(context.Context) error {
 	files.New(a.containers.Uploads(), a.log).Register(a.api)
 	batches.New(batches.Config{Models: router, Natives: a.natives, Steps: a.store.Steps(), Logger: a.log}).Register(a.api)
 	a.api.Handle("POST /v1/chat/completions", chat.New(chat.Config{Turns: turns, Models: router, Logger: a.log}))
+	messages.Register(a.api, messages.Config{Turns: turns, Models: router, Logger: a.log})
 	a.api.Handle("POST /v1/responses", responses.New(responses.Config{Turns: turns, Models: router, Logger: a.log}))
 	return nil
 }

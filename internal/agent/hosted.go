@@ -38,7 +38,8 @@ func (l *loop) newCallID() string {
 	return turn.NewID("call_")
 }
 
-func (r *round) callStarted(ctx context.Context, name string) error {
+func (r *round) callStarted(ctx context.Context, ev turn.CallStarted) error {
+	name := ev.Name
 	c := &openCall{callID: r.newCallID(), name: name}
 	r.call = c
 	if c.refusal = r.refusal(name, r.last); c.refusal != "" {
@@ -47,7 +48,7 @@ func (r *round) callStarted(ctx context.Context, name string) error {
 	r.obey(name)
 	hosted, ok := r.set.Hosted(name)
 	if !ok {
-		return r.emit(turn.CallStarted{CallID: c.callID, Name: name})
+		return r.emit(turn.CallStarted{CallID: c.callID, Name: name, Raw: ev.Raw})
 	}
 	if r.ws == nil {
 		ws, err := r.cfg.Workspaces.Open(ctx, r.req.Hosted)

@@ -109,7 +109,7 @@ func (r *round) play(ctx context.Context, ev turn.Event) error {
 	case turn.BlockDone:
 		r.items = append(r.items, e.Block)
 	case turn.CallStarted:
-		return r.callStarted(ctx, e.Name)
+		return r.callStarted(ctx, e)
 	case turn.CallDelta:
 		return r.callDelta(e.Delta)
 	case turn.CallDone:

@@ -50,7 +50,8 @@ func (k *Keys) Find(secret string) (Principal, bool) {
 	return found, ok
 }
 
-// Request returns who sends r: the key of "Authorization: Bearer", or else of "x-api-key". Errors are *turn.Error.
+// Request returns who sends r: the key of "Authorization: Bearer" or of "x-api-key". Both may be there if they are the same. Errors are
+// *turn.Error.
 func (k *Keys) Request(r *http.Request) (Principal, error) {
 	secret, err := requestKey(r)
 	if err != nil {
@@ -70,6 +71,9 @@ func requestKey(r *http.Request) (string, error) {
 		secret = strings.TrimSpace(secret)
 		if !strings.EqualFold(scheme, "Bearer") || secret == "" {
 			return "", unauthenticated("the Authorization header must be: Bearer, a space and the API key")
+		}
+		if other := r.Header.Get("X-Api-Key"); other != "" && other != secret {
+			return "", unauthenticated("the headers Authorization and x-api-key have different API keys: send one of them")
 		}
 		return secret, nil
 	}

@@ -22,14 +22,15 @@ func TestRequest(t *testing.T) {
 		{"bearer", map[string]string{"Authorization": "Bearer sk-alice-1234"}, alice, ""},
 		{"any case of the scheme", map[string]string{"Authorization": "bearer  sk-ops-1234"}, ops, ""},
 		{"x-api-key", map[string]string{"X-Api-Key": "sk-ops-1234"}, ops, ""},
-		{"bearer goes before x-api-key", map[string]string{"X-Api-Key": "sk-ops-1234", "Authorization": "Bearer sk-alice-1234"}, alice, ""},
 		{"wrong key", map[string]string{"Authorization": "Bearer sk-alice-1235"}, Principal{}, "not one of this server's keys"},
 		{"part of a key", map[string]string{"Authorization": "Bearer sk-alice"}, Principal{}, "not one of this server's keys"},
 		{"wrong bearer is not mended by x-api-key", map[string]string{"X-Api-Key": "sk-ops-1234", "Authorization": "Bearer no"},
-			Principal{}, "not one of this server's keys"},
+			Principal{}, "different API keys"},
 		{"basic", map[string]string{"Authorization": "Basic c2s6"}, Principal{}, "must be: Bearer"},
 		{"empty bearer", map[string]string{"Authorization": "Bearer "}, Principal{}, "must be: Bearer"},
 		{"nothing", nil, Principal{}, "no API key"},
+		{"both, the same", map[string]string{"Authorization": "Bearer sk-alice-1234", "X-Api-Key": "sk-alice-1234"}, alice, ""},
+		{"both, different", map[string]string{"Authorization": "Bearer sk-alice-1234", "X-Api-Key": "sk-ops-1234"}, Principal{}, "different API keys"},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {

@@ -35,8 +35,9 @@ type fileState struct {
 	mu    sync.Mutex // held while the volume is looked at or written from outside
 	vol   *volume
 	known map[string]known // by path below /mnt/data; nil until the volume has been looked at
-	// history is the sum of bytes of all rows.
-	history int64
+	// history is the sum of bytes of all rows, versions their number.
+	history  int64
+	versions int
 }
 
 // known is a file of the volume as it was last seen.
@@ -86,7 +87,7 @@ func (e *entry) detach() *volume {
 func (e *entry) baseline(ctx context.Context) error {
 	s := &e.files
 	latest := map[string]store.File{}
-	s.history = 0
+	s.history, s.versions = 0, 0
 	for p := (store.Page{Limit: 10_000, Ascending: true}); ; {
 		rows, more, err := e.m.Store.Files().List(ctx, e.key.project, e.key.id, p)
 		if err != nil {
@@ -94,6 +95,7 @@ func (e *entry) baseline(ctx context.Context) error {
 		}
 		for _, f := range rows {
 			s.history += f.Bytes
+			s.versions++
 			if !f.Shown {
 				latest[f.Path] = f
 			}
@@ -171,7 +173,8 @@ type capture struct {
 	notes   []string
 	skipped skipped
 	space   error
-	asked   bool // whether space is known
+	left    room // of the project
+	asked   bool // whether space and left are known
 }
 
 // pending is a file that was read but not kept yet.
@@ -189,7 +192,7 @@ func (c *capture) file(ctx context.Context, p string, st stamp) error {
 	s := &c.files
 	old, seen := s.known[p]
 	doubtful := seen && old.stamp == st // most likely the version that is kept already: no cap makes us forget it
-	if why := c.refuse(p, st); why != "" && !doubtful {
+	if why := c.refuse(ctx, p, st); why != "" && !doubtful {
 		c.skipped.add(why, p)
 		s.known[p] = known{stamp: st} // said once
 		return nil
@@ -229,9 +232,10 @@ func (c *capture) file(ctx context.Context, p string, st stamp) error {
 }
 
 // refuse says why a file is not kept, "" if it is.
-func (c *capture) refuse(p string, st stamp) string {
+func (c *capture) refuse(ctx context.Context, p string, st stamp) string {
 	if !c.asked {
 		c.space, c.asked = c.m.checkSpace(), true
+		c.left = c.m.quotas.left(ctx, c.key.project)
 	}
 	switch {
 	case !utf8.ValidString(p):
@@ -244,6 +248,12 @@ func (c *capture) refuse(p string, st stamp) string {
 		return "beyond the first " + size(maxMadeBytes) + " of a call"
 	case c.files.history+c.waiting+st.size > c.m.History:
 		return "beyond the " + size(c.m.History) + " that all versions of a container's files may take; delete some"
+	case c.files.versions+len(c.pending) >= c.m.MaxFiles:
+		return fmt.Sprintf("beyond the %d versions of files that a container may have; delete some", c.m.MaxFiles)
+	case c.bytes+st.size > c.left.bytes:
+		return "beyond what project " + c.key.project + " may store; delete files or containers"
+	case len(c.made)+len(c.pending) >= c.left.files:
+		return "beyond the number of files that project " + c.key.project + " may store; delete some"
 	case c.space != nil:
 		return "refused because the server's disk is nearly full"
 	}
@@ -301,6 +311,7 @@ func (c *capture) flush(ctx context.Context) error {
 	}
 	for _, p := range batch {
 		c.files.history += p.row.Bytes
+		c.files.versions++
 		c.files.remember(p.path, p.stamp, p.row.ID, p.row.SHA256, c.looked)
 		c.made = append(c.made, c.turnFile(p.row.ID, p.path, p.row.Bytes))
 	}

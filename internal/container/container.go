@@ -37,14 +37,24 @@ type Config struct {
 	ExpireAfter time.Duration
 	// IdleAfter is when an idle sandbox is freed: memory is lost, files stay. Zero is 20 minutes.
 	IdleAfter time.Duration
-	// MaxLive caps the sandboxes that are up at once. Zero is as many as fit three quarters of the host's memory at Limits.Memory each.
+	// MaxMemory caps the sum of the memory limits of the sandboxes that are up at once, in bytes. Zero is three quarters of the host's
+	// memory, or twice Limits.Memory if that is more.
+	MaxMemory int64
+	// MaxLive caps the sandboxes that are up at once. Zero is as many as fit MaxMemory at Limits.Memory each.
 	MaxLive int
-	// SlotWait is how long a call waits for one of MaxLive. Zero is 30 seconds.
+	// SlotWait is how long a call waits for a place. Zero is 30 seconds.
 	SlotWait time.Duration
+	// PerProject is what a project may take; Projects are those for which something else holds.
+	PerProject ProjectLimits
+	Projects   map[string]ProjectLimits
+	// Pool is how many spare containers wait at least (see StartPool), PoolMax how many under a burst. Zero keeps none.
+	Pool, PoolMax int
 	// Reserve is the free space of the host's disk, in bytes, below which nothing new is written. Zero is 1 GiB, negative is none.
 	Reserve int64
 	// History caps the bytes of all versions of a container's files together. Zero is twice Limits.Disk.
 	History int64
+	// MaxFiles caps the stored versions of a container's files. Zero is 20,000.
+	MaxFiles int
 	// MaxFile caps one uploaded or captured file. Zero is 512 MiB.
 	MaxFile int64
 	// MaxDocument caps what Uploads.Content returns. Zero is 32 MiB.
@@ -80,9 +90,17 @@ func (c *Config) setDefaults() {
 			*d.field = d.value
 		}
 	}
-	if c.MaxLive == 0 {
-		c.MaxLive = max(2, int(hostMemory()*3/4/max(c.Limits.Memory, 1<<20)))
+	memory := max(c.Limits.Memory, 1<<20)
+	if c.MaxMemory == 0 {
+		c.MaxMemory = max(2*memory, hostMemory()*3/4)
 	}
+	if c.MaxLive == 0 {
+		c.MaxLive = max(1, int(c.MaxMemory/memory))
+	}
+	if c.MaxFiles == 0 {
+		c.MaxFiles = 20_000
+	}
+	c.PoolMax = max(c.Pool, c.PoolMax)
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
@@ -96,8 +114,11 @@ func (c *Config) validate() error {
 	if c.Limits.Disk < minDisk {
 		errs = append(errs, fmt.Errorf("container: disk limit of %d bytes is below %d", c.Limits.Disk, minDisk))
 	}
-	if c.ExpireAfter < time.Minute || c.IdleAfter < 0 || c.MaxLive < 1 {
+	if c.ExpireAfter < time.Minute || c.IdleAfter < 0 || c.MaxLive < 1 || c.Pool < 0 {
 		errs = append(errs, errors.New("container: ExpireAfter must be a minute at least, IdleAfter and MaxLive positive"))
+	}
+	if c.MaxMemory < c.Limits.Memory {
+		errs = append(errs, fmt.Errorf("container: the memory of all sandboxes (%d bytes) is less than one may have (%d)", c.MaxMemory, c.Limits.Memory))
 	}
 	return errors.Join(errs...)
 }
@@ -109,6 +130,8 @@ type Manager struct {
 	volumes *volumes
 	uploads *Uploads
 	slots   *slots
+	quotas  *quotas
+	pool    *pool
 	log     *slog.Logger
 
 	// ctx ends with Close; what outlives a request runs under it, and wg waits for it.
@@ -147,9 +170,14 @@ func New(cfg Config) (*Manager, error) {
 	m := &Manager{Config: cfg, log: cfg.Logger, entries: map[entryKey]*entry{}}
 	m.ctx, m.stop = context.WithCancelCause(context.Background())
 	m.volumes = newVolumes(m.ctx, cfg.Dir, cfg.Limits.Disk, cfg.PlainVolumes)
-	m.uploads = &Uploads{store: cfg.Store, blobs: cfg.Blobs, maxFile: cfg.MaxFile, maxDocument: cfg.MaxDocument, reserve: cfg.Reserve}
-	m.slots = newSlots(cfg.MaxLive, cfg.SlotWait, m.evictLongestIdle)
+	m.quotas = newQuotas(&m.Config, m.volumes)
+	m.uploads = &Uploads{
+		store: cfg.Store, blobs: cfg.Blobs, maxFile: cfg.MaxFile, maxDocument: cfg.MaxDocument, reserve: cfg.Reserve, quotas: m.quotas,
+	}
+	m.pool = newPool(m)
+	m.slots = newSlots(&m.Config, m.evict)
 	m.wg.Go(m.reap)
+	m.wg.Go(func() { m.quotas.run(m.ctx) })
 	return m, nil
 }
 
@@ -172,10 +200,12 @@ func (m *Manager) Close() error {
 	}
 	m.drain()
 	m.stop(errClosing)
+	m.pool.close()
 	for _, e := range m.all() {
 		e.freeSandbox()
 	}
 	m.wg.Wait()
+	m.quotas.save(context.Background())
 	var errs []error
 	for _, e := range m.all() {
 		errs = append(errs, m.volumes.unmount(e.detach())) // of workspaces that were not closed

@@ -45,9 +45,10 @@ type entry struct {
 // live is one sandbox of a container.
 type live struct {
 	sandbox.Sandbox
-	ran   bool          // code has run in it; guarded by entry.mu
-	going bool          // it is being freed; guarded by entry.mu
-	freed chan struct{} // closed when its slot and its reference have been given back
+	memory int64         // its limit, which counts in slots
+	ran    bool          // code has run in it; guarded by entry.mu
+	going  bool          // it is being freed; guarded by entry.mu
+	freed  chan struct{} // closed when its slot and its reference have been given back
 }
 
 func notFound(id string) error { return turn.NotFound("Container with id '%s' not found.", id) }

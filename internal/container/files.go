@@ -170,9 +170,8 @@ func (e *entry) put(ctx context.Context, n newFile) (store.File, error) {
 	if _, err := e.attachLocked(ctx); err != nil {
 		return store.File{}, err
 	}
-	if s.history+n.size > e.m.History {
-		return store.File{}, &turn.Error{Kind: turn.KindTooLarge, Param: "file", Message: fmt.Sprintf(
-			"all versions of this container's files would take more than %s; delete some", size(e.m.History))}
+	if err := e.fitsLocked(n.size, 1); err != nil {
+		return store.File{}, err
 	}
 	name, st, err := e.place(ctx, n)
 	if err != nil {
@@ -195,8 +194,28 @@ func (e *entry) put(ctx context.Context, n newFile) (store.File, error) {
 		return store.File{}, err
 	}
 	s.history += row.Bytes
+	s.versions++
 	s.remember(name, st, row.ID, row.SHA256, row.CreatedAt)
 	return row, nil
+}
+
+// fits says why so many more versions do not fit the container's own limits, nil if they do.
+func (e *entry) fits(bytes int64, versions int) error {
+	e.files.mu.Lock()
+	defer e.files.mu.Unlock()
+	return e.fitsLocked(bytes, versions)
+}
+
+func (e *entry) fitsLocked(bytes int64, versions int) error {
+	if e.files.history+bytes > e.m.History {
+		return &turn.Error{Kind: turn.KindTooLarge, Param: "file", Message: fmt.Sprintf(
+			"all versions of this container's files would take more than %s; delete some", size(e.m.History))}
+	}
+	if e.files.versions+versions > e.m.MaxFiles {
+		return &turn.Error{Kind: turn.KindTooLarge, Param: "file", Message: fmt.Sprintf(
+			"this container would have more than %d versions of files; delete some", e.m.MaxFiles)}
+	}
+	return nil
 }
 
 // place writes the bytes to the first free name, or finds a name that has the same bytes.
@@ -340,5 +359,6 @@ func (e *entry) deleteFile(ctx context.Context, f store.File) error {
 		return err
 	}
 	s.history -= f.Bytes
+	s.versions--
 	return e.m.uploads.free(ctx, []store.File{f})
 }

@@ -45,7 +45,7 @@ func newBench(t testing.TB, edit func(*Config)) *bench {
 	backend := &flaky{Backend: fake.New(fake.Config{Dir: t.TempDir(), Plain: true})}
 	cfg := Config{
 		Store: db, Blobs: blobs, Backend: backend, Dir: filepath.Join(dir, "containers"), Limits: sandbox.Defaults(),
-		Reserve: -1, MaxLive: 8, Logger: slog.New(slog.NewTextHandler(testLog{t}, &slog.HandlerOptions{Level: slog.LevelWarn})),
+		Reserve: -1, MaxLive: 8, MaxMemory: 1 << 40, Logger: slog.New(slog.NewTextHandler(testLog{t}, &slog.HandlerOptions{Level: slog.LevelWarn})),
 	}
 	cfg.Limits.Disk = 64 << 20
 	if edit != nil {

@@ -60,13 +60,16 @@ func isDone(ch <-chan struct{}) bool {
 func (e *entry) start(ctx context.Context, patient bool) (*live, error) {
 	m := e.m
 	m.hold(e) // the sandbox's own reference
-	if err := m.slots.acquire(ctx, patient); err != nil {
+	memory := e.memory()
+	if err := m.slots.acquire(ctx, e.key.project, memory, patient); err != nil {
 		m.release(e)
 		return nil, err
 	}
-	l, err := e.boots(ctx)
+	m.pool.starting.Add(1)
+	l, err := e.boots(ctx, memory)
+	m.pool.starting.Add(-1)
 	if err != nil {
-		m.slots.release()
+		m.slots.release(e.key.project, memory)
 		m.release(e)
 		return nil, err
 	}
@@ -75,27 +78,20 @@ func (e *entry) start(ctx context.Context, patient bool) (*live, error) {
 }
 
 // boots mounts the volume, starts a sandbox on it and has it watched.
-func (e *entry) boots(ctx context.Context) (*live, error) {
+func (e *entry) boots(ctx context.Context, memory int64) (*live, error) {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
 	vol, err := e.attach(ctx)
 	if err != nil {
 		return nil, err
 	}
-	e.mu.Lock()
-	limits := e.m.Limits
-	limits.Memory = e.row.MemoryLimit
-	e.mu.Unlock()
 	began := time.Now()
-	sb, err := e.m.Backend.Start(ctx, sandbox.Spec{
-		ID: e.key.id + "-" + suffix(), Mounts: vol.mounts(), Limits: limits,
-		Env: map[string]string{"INPUT_DIR": dataMount, "OUTPUT_DIR": dataMount},
-	})
+	sb, err := e.m.Backend.Start(ctx, e.m.spec(vol, memory))
 	if err != nil {
 		return nil, startError(ctx, err)
 	}
 	e.m.log.DebugContext(ctx, "sandbox started", "container", e.key.id, "took", time.Since(began))
-	l := &live{Sandbox: sb, freed: make(chan struct{})}
+	l := &live{Sandbox: sb, memory: memory, freed: make(chan struct{})}
 	e.mu.Lock()
 	ended := e.ended
 	if ended == nil {
@@ -110,6 +106,16 @@ func (e *entry) boots(ctx context.Context) (*live, error) {
 	}
 	e.m.wg.Go(func() { e.watch(l) })
 	return l, nil
+}
+
+// spec is what a sandbox of a container is made of.
+func (m *Manager) spec(vol *volume, memory int64) sandbox.Spec {
+	limits := m.Limits
+	limits.Memory = memory
+	return sandbox.Spec{
+		ID: vol.id + "-" + suffix(), Mounts: vol.mounts(), Limits: limits,
+		Env: map[string]string{"INPUT_DIR": dataMount, "OUTPUT_DIR": dataMount},
+	}
 }
 
 // suffix keeps a new sandbox of a container apart from one that is still ending.
@@ -143,7 +149,7 @@ func (e *entry) watch(l *live) {
 	e.live = nil
 	e.restarted = e.restarted || l.ran
 	e.mu.Unlock()
-	e.m.slots.release()
+	e.m.slots.release(e.key.project, l.memory)
 	e.m.release(e)
 	close(l.freed)
 }
@@ -181,12 +187,21 @@ func (e *entry) freeIfIdle(before time.Time) bool {
 	return true
 }
 
-// evictLongestIdle begins to free the sandbox that has been idle for longest. Nothing that a turn still uses is freed.
-func (m *Manager) evictLongestIdle() bool {
+// evict begins to free something for who waits: with "" a spare first, else a sandbox of the project.
+func (m *Manager) evict(project string) bool {
+	return project == "" && m.pool.giveUp() || m.evictLongestIdle(project)
+}
+
+// evictLongestIdle begins to free the sandbox that has been idle for longest, of one project or, with "", of any. Nothing that a turn still
+// uses is freed.
+func (m *Manager) evictLongestIdle(project string) bool {
 	for {
 		var longest *entry
 		var since time.Time
 		for _, e := range m.all() {
+			if project != "" && e.key.project != project {
+				continue
+			}
 			e.mu.Lock()
 			last := e.row.LastActive
 			idle := e.live != nil && !e.live.going && e.opens == 0

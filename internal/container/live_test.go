@@ -169,7 +169,7 @@ func TestWaitForASlot(t *testing.T) {
 		_, err := w.Run(t.Context(), tool.Call{Tool: tool.Python, Code: "1"}, nil)
 		done <- err
 	}()
-	eventually(t, "the call waits", func() bool { return b.slots.waiting.Load() == 1 })
+	eventually(t, "the call waits", func() bool { return b.slots.waiting() == 1 })
 	must(t, holder.Close()) // its sandbox is idle from now on, and somebody waits
 	must(t, <-done)
 }

@@ -231,6 +231,9 @@ func (m *Manager) make(ctx context.Context, c store.Container) (*entry, error) {
 	if err := m.checkSpace(); err != nil {
 		return nil, err
 	}
+	if err := m.quotas.mayStore(ctx, c.Project, 1, 0); err != nil {
+		return nil, err
+	}
 	c.ID = turn.NewID("cntr_")
 	c.State = store.StateIdle
 	c.CreatedAt = time.Now().UTC().Truncate(time.Microsecond)
@@ -241,10 +244,35 @@ func (m *Manager) make(ctx context.Context, c store.Container) (*entry, error) {
 	if c.ExpireAfter == 0 {
 		c.ExpireAfter = m.ExpireAfter
 	}
+	if c.MemoryLimit == m.Limits.Memory {
+		if s := m.pool.claim(c.Project); s != nil {
+			return m.takeOver(ctx, c, s)
+		}
+	}
 	if err := m.Store.Containers().Create(ctx, c); err != nil {
 		return nil, err
 	}
 	return m.acquire(ctx, c.Project, c.ID)
+}
+
+// takeOver makes a container of a spare.
+func (m *Manager) takeOver(ctx context.Context, c store.Container, s *spare) (*entry, error) {
+	c.ID, c.State = s.vol.id, store.StateLive
+	e, err := m.adopt(ctx, c.Project, s)
+	if err != nil {
+		return nil, err
+	}
+	if err := m.Store.Containers().Create(ctx, c); err != nil {
+		m.abandon(e, err)
+		return nil, err
+	}
+	m.pool.forget(c.ID)
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.row.ID == "" { // nobody has looked it up yet
+		e.row, e.saved = c, c.LastActive
+	}
+	return e, nil
 }
 
 // setNamed remembers that a request has named the container.

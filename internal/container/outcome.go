@@ -171,6 +171,9 @@ func (e *entry) keepImages(ctx context.Context, outputs []turn.Output) ([]turn.F
 	if err := e.m.checkSpace(); err != nil {
 		return nil, err
 	}
+	if err := e.fits(0, len(rows)); err != nil {
+		return nil, err
+	}
 	if err := e.m.uploads.keep(ctx, staged, rows); err != nil {
 		return nil, err
 	}
@@ -178,6 +181,7 @@ func (e *entry) keepImages(ctx context.Context, outputs []turn.Output) ([]turn.F
 		outputs[at[i]].FileID = f.ID
 		e.files.mu.Lock()
 		e.files.history += f.Bytes
+		e.files.versions++
 		e.files.mu.Unlock()
 	}
 	return made, nil

@@ -60,7 +60,7 @@ func (m *Manager) removeStrays(keep map[string]bool) error {
 	var errs []error
 	for _, d := range entries {
 		name := d.Name()
-		if (containerID.MatchString(name) && !keep[name]) || strings.HasPrefix(name, "probe-") {
+		if (containerID.MatchString(name) && !keep[name] && !m.pool.has(name)) || strings.HasPrefix(name, "probe-") {
 			errs = append(errs, removeAll(filepath.Join(m.Dir, name)))
 		}
 	}
@@ -74,6 +74,13 @@ func (m *Manager) sweep(ctx context.Context) error {
 	defer m.uploads.mu.Unlock()
 	err := m.Store.Files().All(ctx, func(f store.File) error {
 		named[blob.Key(f.Project, f.SHA256)] = true
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	err = m.Store.Skills().AllVersions(ctx, func(v store.SkillVersion) error {
+		named[blob.Key(v.BlobOwner(), v.SHA256)] = true
 		return nil
 	})
 	if err != nil {

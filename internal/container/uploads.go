@@ -25,6 +25,7 @@ type Uploads struct {
 	blobs                *blob.Store
 	maxFile, maxDocument int64
 	reserve              int64
+	quotas               *quotas
 
 	// mu lets bytes be freed only while no row for them is being made: writers of rows hold it shared, freers exclusively.
 	mu sync.RWMutex
@@ -46,6 +47,11 @@ func (u *Uploads) MaxFile() int64 { return u.maxFile }
 func (u *Uploads) Stage(ctx context.Context, r io.Reader) (*Staged, error) {
 	if err := checkSpace(u.blobs.Dir(), u.reserve); err != nil {
 		return nil, err
+	}
+	if project, err := projectOf(ctx); err == nil {
+		if err := u.quotas.mayStore(ctx, project, 1, 1); err != nil { // before anything is received in vain
+			return nil, err
+		}
 	}
 	src := &source{r: r}
 	st, err := u.blobs.Stage(ctx, src, u.maxFile)
@@ -106,8 +112,12 @@ func (u *Uploads) Create(ctx context.Context, n NewUpload, st *Staged) (store.Fi
 // keep commits staged bytes and makes their rows: bytes first, so that no row is ever without. A nil in staged stands for bytes that
 // another row has already.
 func (u *Uploads) keep(ctx context.Context, staged []*blob.Staged, rows []store.File) error {
-	err := u.commit(ctx, staged, rows)
+	back, err := u.quotas.reserve(ctx, staged, rows)
 	if err != nil {
+		return err
+	}
+	if err = u.commit(ctx, staged, rows); err != nil {
+		back()
 		err = errors.Join(err, u.free(context.WithoutCancel(ctx), rows))
 	}
 	return err
@@ -144,6 +154,7 @@ func (u *Uploads) free(ctx context.Context, rows []store.File) error {
 	defer u.mu.Unlock()
 	var errs []error
 	for _, f := range rows {
+		u.quotas.forget(f.Project)
 		n, err := u.store.Files().References(ctx, f.Project, f.SHA256)
 		if err == nil && n == 0 {
 			err = u.blobs.Delete(ctx, f.Project, f.SHA256)

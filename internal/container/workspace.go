@@ -73,7 +73,7 @@ func (w *workspace) Close() error {
 	e.mu.Unlock()
 	if e.m.begin() == nil {
 		defer e.m.wg.Done()
-		e.m.slots.eased()
+		e.m.slots.eased(e.key.project)
 	}
 	e.m.release(e)
 	return nil
@@ -139,6 +139,9 @@ func (w *workspace) run(ctx context.Context, call tool.Call, sink func(tool.Chun
 	if err := e.m.checkSpace(); err != nil {
 		return nil, err
 	}
+	if err := e.m.quotas.mayRun(ctx, e.key.project); err != nil {
+		return nil, err
+	}
 	col := newCollector(sink)
 	began := time.Now()
 	res, err := w.exec(ctx, sandbox.Call{Kind: sandbox.Kind(call.Tool), Code: call.Code}, col)
@@ -160,13 +163,22 @@ func (w *workspace) run(ctx context.Context, call tool.Call, sink func(tool.Chun
 		if e.hasEnded() {
 			return nil, w.ran(e.ended)
 		}
-		e.m.log.ErrorContext(ctx, "capturing files failed", "container", e.key.id, "error", err)
-		w.note("the files of this call could not be recorded; they are still in " + dataMount)
+		w.note(e.notKept(ctx, err))
 	}
 	w.note(notes...)
 	out.Files = append(made, shown...)
 	e.touch(ctx)
 	return out, nil
+}
+
+// notKept says to the model and the client why files of a call are not to be had. A limit that is reached is nobody's fault.
+func (e *entry) notKept(ctx context.Context, err error) string {
+	const still = "the files of this call could not be recorded; they are still in " + dataMount
+	if known := turn.AsError(err); known.Kind == turn.KindRateLimited || known.Kind == turn.KindTooLarge {
+		return still + " (" + known.Message + ")"
+	}
+	e.m.log.ErrorContext(ctx, "capturing files failed", "container", e.key.id, "error", err)
+	return still
 }
 
 // exec runs a call, on a second sandbox if the first certainly did not start it.
@@ -179,7 +191,9 @@ func (w *workspace) exec(ctx context.Context, call sandbox.Call, col *collector)
 		if w.takeRestarted() {
 			w.note(noteRestarted)
 		}
+		began := time.Now()
 		res, err := l.Exec(ctx, call, col.push)
+		w.m.quotas.ran(w.key.project, time.Since(began))
 		notStarted := errors.Is(err, sandbox.ErrNotStarted)
 		if !notStarted {
 			w.setRan(l)

@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"sync"
 	"time"
 
@@ -47,6 +48,8 @@ type Config struct {
 	WorkDir, Home, Tmp string
 	// MapPath translates the paths in Call.Dir and in values of Call.Env; nil leaves them.
 	MapPath func(string) string
+	// Renew, if it is not nil, is called after a restore, before the kernel renews itself. A call whose Renew fails is refused.
+	Renew func(proto.RenewCall) error
 	// Notes are reported to the host in the hello frame.
 	Notes []string
 	Log   *slog.Logger
@@ -61,6 +64,7 @@ func Serve(cfg Config, r io.Reader, w io.Writer) error {
 		calls: map[uint32]*call{}, busy: map[sessionKey]bool{},
 	}
 	s.sessions = &sessions{cfg: &s.cfg, procs: s.procs, byKey: map[sessionKey]*seat{}}
+	s.network = &network{w: s.w, tmp: cfg.Tmp, conns: map[net.Conn]bool{}}
 	err := s.listen(proto.NewReader(bufio.NewReaderSize(r, 64<<10), proto.MaxPayload))
 	s.mu.Lock()
 	for _, c := range s.calls {
@@ -70,6 +74,7 @@ func Serve(cfg Config, r io.Reader, w io.Writer) error {
 	s.procs.close()
 	s.running.Wait()
 	s.sessions.close()
+	s.network.disconnect()
 	return err
 }
 
@@ -78,6 +83,7 @@ type server struct {
 	w        *proto.Writer
 	procs    *processes
 	sessions *sessions
+	network  *network
 	running  sync.WaitGroup
 
 	mu    sync.Mutex
@@ -94,29 +100,47 @@ func (s *server) listen(r *proto.Reader) error {
 		if err != nil {
 			return err
 		}
-		switch f.Type {
-		case proto.Ping:
-			s.send(proto.EncodeJSON(proto.Hello, 0, proto.HelloInfo{
-				Version: proto.Version, Isolated: s.cfg.Isolate, Notes: s.cfg.Notes,
-			}))
-		case proto.Start, proto.Warm, proto.Renew:
-			if err := s.start(f); err != nil {
-				return err
-			}
-		case proto.Interrupt, proto.Kill:
-			s.mu.Lock()
-			if c := s.calls[f.Call]; c != nil && f.Type == proto.Kill {
-				c.kill()
-			} else if c != nil {
-				c.interrupt()
-			}
-			s.mu.Unlock()
-		case proto.Shutdown:
+		if f.Type == proto.Shutdown {
 			return nil
-		default:
-			return fmt.Errorf("guest: unexpected frame of type %d", f.Type)
+		}
+		if err := s.take(f); err != nil {
+			return err
 		}
 	}
+}
+
+func (s *server) take(f proto.Frame) error {
+	switch f.Type {
+	case proto.Ping:
+		s.network.disconnect() // a new host knows nothing of streams that were
+		s.send(proto.EncodeJSON(proto.Hello, 0, proto.HelloInfo{
+			Version: proto.Version, Isolated: s.cfg.Isolate, Notes: s.cfg.Notes,
+		}))
+	case proto.Start, proto.Warm, proto.Renew:
+		return s.start(f)
+	case proto.Interrupt, proto.Kill:
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if c := s.calls[f.Call]; c != nil && f.Type == proto.Kill {
+			c.kill()
+		} else if c != nil {
+			c.interrupt()
+		}
+	case proto.Connect:
+		answer, err := s.network.connect(f)
+		if err != nil {
+			return err
+		}
+		s.send(answer, nil)
+	case proto.Disconnect:
+		s.network.disconnect()
+		s.send(proto.Frame{Type: proto.Disconnected}, nil)
+	case proto.Data, proto.Room, proto.EOF, proto.Reset:
+		return s.network.take(f)
+	default:
+		return fmt.Errorf("guest: unexpected frame of type %d", f.Type)
+	}
+	return nil
 }
 
 // start decodes a call and runs it in a goroutine of its own.
@@ -163,11 +187,7 @@ func (s *server) decode(c *call, f proto.Frame) (func() func(), error) {
 			return nil, err
 		}
 		c.limits = r.Limits
-		fresh := []byte("0")
-		if r.Fresh {
-			fresh = []byte("1")
-		}
-		return s.inPython(c, proto.Renew, fresh), nil
+		return func() func() { return s.renew(c, r) }, nil
 	}
 	var st proto.StartCall
 	if err := proto.DecodeJSON(f, &st); err != nil {
@@ -184,6 +204,31 @@ func (s *server) decode(c *call, f proto.Frame) (func() func(), error) {
 		return s.inSession(c, func(in session) func() { return in.run(c, st) }), nil
 	}
 	return nil, fmt.Errorf("guest: unknown kind of call %.20q", st.Kind)
+}
+
+// renew renews what was restored: the guest's own surroundings, and every Python kernel that lives. No other call runs meanwhile.
+func (s *server) renew(c *call, r proto.RenewCall) func() {
+	if s.cfg.Renew != nil {
+		if err := s.cfg.Renew(r); err != nil {
+			return func() { c.refuse(err.Error()) }
+		}
+	}
+	fresh := []byte("0")
+	if r.Fresh {
+		fresh = []byte("1")
+	}
+	kernels := s.sessions.kernels(proto.Python)
+	if len(kernels) == 0 {
+		c.started()
+		return func() { c.finish(proto.CallResult{Status: proto.OK}) }
+	}
+	finish := kernels[0].request(c, proto.Renew, fresh)
+	for _, in := range kernels[1:] {
+		quiet := newCall(proto.NewWriter(io.Discard), c.id) // the host knows of one call only
+		quiet.limits = c.limits
+		in.request(quiet, proto.Renew, fresh)
+	}
+	return finish
 }
 
 // inSession returns the function that runs the call in its session.

@@ -21,13 +21,24 @@ func Main() int {
 		return 1
 	}
 	user, isolate := codeUser(os.Getuid(), os.Getenv(codeUserEnv))
-	_ = os.Unsetenv(codeUserEnv) // no program's business
+	size, _ := strconv.ParseInt(os.Getenv(tmpSizeEnv), 10, 64)
+	for _, name := range []string{codeUserEnv, tmpSizeEnv} {
+		_ = os.Unsetenv(name) // no program's business
+	}
 	cfg := Config{
 		Isolate: isolate, User: user, Reap: os.Getpid() == 1, Env: os.Environ(),
 		WorkDir: "/mnt/data", Home: "/home/user", Tmp: "/tmp", Log: log,
 	}
 	if !cfg.Isolate {
 		cfg.Notes = append(cfg.Notes, "not root: programs run as the guest's own user")
+	}
+	if size > 0 {
+		var g ground
+		if err := g.lay(size); err != nil {
+			log.Error("cannot lay out the sandbox", "error", err)
+			return 1
+		}
+		cfg.Renew = g.renew
 	}
 	if copyDir(fontCache, ownFontCache) == nil {
 		cfg.Env = append(cfg.Env, "MPLCONFIGDIR="+ownFontCache)
@@ -78,6 +89,9 @@ func copyDir(from, to string) error {
 // codeUserEnv is how a backend names the uid of programs. It is not 1000 where an ordinary user's namespace has only one uid whose files
 // exist on the host: there programs are that one, which is called 0, and the guest is another with the capabilities it needs.
 const codeUserEnv = "LATHE_CODE_UID"
+
+// tmpSizeEnv is how a backend says what /tmp and /dev/shm may hold, in bytes. Without it the guest leaves them as they are.
+const tmpSizeEnv = "LATHE_TMP_SIZE"
 
 func codeUser(self int, env string) (user uint32, isolate bool) {
 	n, err := strconv.ParseUint(env, 10, 32)

@@ -139,6 +139,19 @@ func (ss *sessions) make(key sessionKey, lost bool) session {
 	return &interpreter{cfg: ss.cfg, procs: ss.procs, lang: languages[key.kind], lost: lost}
 }
 
+// kernels are those of a language that live; no call of theirs may run.
+func (ss *sessions) kernels(kind string) []*interpreter {
+	ss.mu.Lock()
+	defer ss.mu.Unlock()
+	var live []*interpreter
+	for key, s := range ss.byKey {
+		if in, ok := s.session.(*interpreter); ok && key.kind == kind && in.kernel != nil && !in.kernel.dead() {
+			live = append(live, in)
+		}
+	}
+	return live
+}
+
 // close ends all sessions; calls must have ended.
 func (ss *sessions) close() {
 	ss.mu.Lock()

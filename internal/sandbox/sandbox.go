@@ -8,6 +8,7 @@ package sandbox
 import (
 	"context"
 	"errors"
+	"net"
 	"time"
 )
 
@@ -17,8 +18,9 @@ type Backend interface {
 	// interpreter up and the libraries imported, and with randomness of its own.
 	Start(ctx context.Context, spec Spec) (Sandbox, error)
 	// Restore returns a sandbox that goes on where the one that wrote dir with Checkpoint ended, as often as it is called. spec may differ
-	// in its ID, in the sources of its mounts, and in Limits.Memory, CPUs and Processes. dir is only read. An error that wraps
-	// ErrUnusable means that this memory can never be restored here; files that programs had open must still exist.
+	// in its ID, in the sources of its mounts, and in Limits.Memory, CPUs and Processes; folders in memory keep the size that they had. dir
+	// is only read, and may be removed afterwards. An error that wraps ErrUnusable means that this memory can never be restored here. A
+	// file that programs had open and that is gone from a writable mount is an empty one without a name then, where the backend can.
 	Restore(ctx context.Context, spec Spec, dir string) (Sandbox, error)
 	// Prepare makes what Start needs to be fast with an image (see Spec.Image): a sandbox is started, its interpreter imports the
 	// image's libraries, and its memory is kept in the state directory. It does nothing where that exists for this image and this
@@ -44,8 +46,13 @@ type Sandbox interface {
 	// the call (it may be retried elsewhere), ErrDied if the sandbox ended while it ran.
 	Exec(ctx context.Context, call Call, sink func(Output)) (*Result, error)
 	// Checkpoint writes the sandbox's memory into dir, an empty folder, and ends the sandbox. The caller sees to it that no call runs; what
-	// programs left running in the background goes on after Restore. After an error the sandbox may have ended, and dir is worth nothing.
+	// programs left running in the background goes on after Restore. The files are complete then but not synced, and belong together.
+	// After an error the sandbox may have ended, and dir is worth nothing.
 	Checkpoint(ctx context.Context, dir string) error
+	// Connect gives the sandbox a network, which it has not from the start. Programs find it as an HTTP proxy in the environment of later
+	// calls; there is no other way out. A second Connect replaces the first and resets its connections. Checkpoint ends the network, and
+	// a restored sandbox has none until it is connected again.
+	Connect(ctx context.Context, n *Network) error
 	// Bind makes a host directory visible while the sandbox runs, at m.Target below a mount of the Spec that is a Hub.
 	Bind(ctx context.Context, m Mount) error
 	// Done is closed when the sandbox has ended for whatever reason.
@@ -79,6 +86,17 @@ type Spec struct {
 	Mounts []Mount
 	Limits Limits
 	// Env is added to the environment of every call.
+	Env map[string]string
+}
+
+// Network is what a sandbox reaches outside of itself, by way of the host: see Sandbox.Connect.
+type Network struct {
+	// Serve answers one connection of a program as an HTTP proxy and closes it. ctx ends when the sandbox or its network does. It is
+	// called for at most 256 connections at a time.
+	Serve func(ctx context.Context, conn net.Conn)
+	// Trust are certificates in PEM that programs trust beside those of the image; Roots those that they get where the image has none.
+	Roots, Trust string
+	// Env is added to the environment of calls; what the call and the Spec say counts before it.
 	Env map[string]string
 }
 

@@ -16,6 +16,8 @@ type Options struct {
 	// KeepAlive is the silence after which a comment is sent, so that proxies and clients keep the connection; 0 means 10 s, less
 	// than 0 never.
 	KeepAlive time.Duration
+	// KeepAliveEvent is sent instead of a comment, for protocols that have an event of their own for it; nil means a comment.
+	KeepAliveEvent *Event
 	// WriteTimeout is how long one frame may take to leave; 0 means 30 s, less than 0 for ever. The answer as a whole has no limit.
 	WriteTimeout time.Duration
 }
@@ -35,6 +37,8 @@ type Writer struct {
 	w    http.ResponseWriter
 	rc   *http.ResponseController
 	opts Options
+	// alive is the frame that breaks a silence.
+	alive []byte
 
 	mu      sync.Mutex
 	started bool
@@ -49,7 +53,11 @@ type Writer struct {
 // NewWriter prepares an answer on w. It writes nothing yet.
 func NewWriter(w http.ResponseWriter, opts Options) *Writer {
 	opts.setDefaults()
-	return &Writer{w: w, rc: http.NewResponseController(w), opts: opts, stop: make(chan struct{})}
+	out := &Writer{w: w, rc: http.NewResponseController(w), opts: opts, stop: make(chan struct{}), alive: keepAliveFrame}
+	if ev := opts.KeepAliveEvent; ev != nil {
+		out.alive = appendFrame(nil, *ev)
+	}
+	return out
 }
 
 // Started says whether the status and at least one frame have been written.
@@ -155,7 +163,7 @@ func (w *Writer) breakSilence() (wait time.Duration, ok bool) {
 	if wait := w.opts.KeepAlive - time.Since(w.last); wait > 0 {
 		return wait, true
 	}
-	return w.opts.KeepAlive, w.write(keepAliveFrame) == nil
+	return w.opts.KeepAlive, w.write(w.alive) == nil
 }
 
 // appendFrame never writes an id: line: openai-python's decoder mistakes comments after one for events (wire/openai.md 2.4).

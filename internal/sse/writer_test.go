@@ -135,6 +135,21 @@ func TestWriterKeepAlive(t *testing.T) {
 	})
 }
 
+// A protocol may have an event of its own for it.
+func TestWriterKeepAliveEvent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := &client{header: http.Header{}}
+		w := sse.NewWriter(c, sse.Options{KeepAliveEvent: &sse.Event{Name: "ping", Data: []byte("{}")}})
+		defer w.Close()
+		w.Send(sse.Event{Data: []byte("a")})
+		time.Sleep(15 * time.Second)
+		synctest.Wait()
+		if diff := cmp.Diff([]string{"data: a\n\n", "event: ping\ndata: {}\n\n"}, c.seen()); diff != "" {
+			t.Error(diff)
+		}
+	})
+}
+
 func TestWriterClientGone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := &client{header: http.Header{}}

@@ -1,5 +1,5 @@
-// Package store is the contract of what is kept in a database: containers, files, steps and what projects used. It does no I/O itself; sqlite implements
-// it, and storetest is the suite that every implementation passes. The bytes of files are in package blob.
+// Package store is the contract of what is kept in a database: containers, files, steps, skills and what projects used. It does no I/O
+// itself; sqlite implements it, and storetest is the suite that every implementation passes. The bytes of files are in package blob.
 //
 // Every row belongs to a project. A method that takes a project sees only that project's rows: another project's id answers as an
 // unknown one, with ErrNotFound. Methods without one are for the process itself (expiry, reconciliation).
@@ -19,6 +19,7 @@ type Store interface {
 	Containers() Containers
 	Files() Files
 	Steps() Steps
+	Skills() Skills
 	Usage() Usage
 	// Ping says whether the store can be used, for /readyz.
 	Ping(ctx context.Context) error

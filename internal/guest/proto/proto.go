@@ -7,6 +7,7 @@
 package proto
 
 import (
+	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -24,8 +25,9 @@ const MaxChunk = 64 << 10
 // Type says what a frame means and so how its payload is read.
 type Type uint8
 
-// The host sends Ping, Start, Warm, Renew, Interrupt, Kill and Shutdown; the guest everything else. A call's frames are Started or
-// Refused, any number of Output and Display, and after Started one Result. Ping and Hello have call id 0.
+// The host sends Ping, Start, Warm, Renew, Interrupt, Kill, Shutdown, Connect and Disconnect; both ends send those of streams; the guest
+// everything else. A call's frames are Started or Refused, any number of Output and Display, and after Started one Result. Ping, Hello,
+// and the frames of the network as a whole have call id 0; the Call of a stream's frame is the stream's id.
 const (
 	// Ping has no payload and is answered by Hello, at any time: it is how a host greets a guest that was restored from a checkpoint too.
 	Ping Type = iota + 1
@@ -53,8 +55,36 @@ const (
 	Result
 	// Shutdown has no payload: the guest kills everything and exits.
 	Shutdown
+	// Connect is JSON: a ConnectCall. From then on the guest listens on a port of its loopback for programs that want the network, and
+	// opens a stream for each of their connections. It is answered by Connected.
+	Connect
+	// Connected is JSON: a ConnectedInfo.
+	Connected
+	// Disconnect has no payload: the guest resets all streams, stops to listen, and answers with Disconnected. Neither end sends a
+	// stream's frame behind it, so that a checkpoint is not taken in the middle of one.
+	Disconnect
+	// Disconnected has no payload.
+	Disconnected
+	// Open has no payload: the guest begins a stream. An id is not used again for 2^31 others.
+	Open
+	// Data is what a stream carries, 1 to MaxData bytes, never more than the other end has given room for.
+	Data
+	// Room is a number of bytes (4, big endian, not 0) that may be sent on a stream beside what could be sent before. A stream begins with
+	// room for StreamWindow bytes in each direction, and its room never exceeds that.
+	Room
+	// EOF has no payload: this end sends no more Data on the stream. A stream over which both have sent it is done.
+	EOF
+	// Reset has no payload: the stream is done, and what it still carried is lost. Frames of a stream that is done are ignored.
+	Reset
 
-	lastType = Shutdown
+	lastType = Reset
+)
+
+// Of streams: the room that each direction begins with, what one Data frame holds at most, and how many there are at once.
+const (
+	StreamWindow = 64 << 10
+	MaxData      = 16 << 10
+	MaxStreams   = 256
 )
 
 // Frame is one message. Call is 0 for frames that belong to no call.
@@ -117,10 +147,28 @@ type WarmCall struct {
 	Limits    Limits   `json:"limits"`
 }
 
-// RenewCall is the payload of Renew. Fresh says that no program has run yet, so that seeds no program has chosen are renewed too.
+// RenewCall is the payload of Renew. Fresh says that no program has run yet, so that seeds no program has chosen are renewed too, and
+// folders in memory get the size TmpSize, in bytes; 0 leaves them as they are.
 type RenewCall struct {
-	Fresh  bool   `json:"fresh,omitempty"`
-	Limits Limits `json:"limits"`
+	Fresh   bool   `json:"fresh,omitempty"`
+	TmpSize int64  `json:"tmp_size,omitempty"`
+	Limits  Limits `json:"limits"`
+}
+
+// ConnectCall is the payload of Connect.
+type ConnectCall struct {
+	// Roots are certificates in PEM that programs may trust where the image brings none, Trust those that they trust in any case.
+	Roots string `json:"roots,omitempty"`
+	Trust string `json:"trust,omitempty"`
+}
+
+// ConnectedInfo is the payload of Connected. Error says why there is no network, "" for none.
+type ConnectedInfo struct {
+	// Port is where programs find the proxy on 127.0.0.1.
+	Port int `json:"port"`
+	// Bundle is the path of the file with all certificates that programs trust.
+	Bundle string `json:"bundle"`
+	Error  string `json:"error,omitempty"`
 }
 
 // Values of CallResult.Status.
@@ -194,4 +242,19 @@ func mimeByte(c byte) bool {
 		return true
 	}
 	return c == '/' || c == '+' || c == '-' || c == '.'
+}
+
+// EncodeRoom is the payload of a Room frame.
+func EncodeRoom(n uint32) []byte { return binary.BigEndian.AppendUint32(nil, n) }
+
+// DecodeRoom is the inverse of EncodeRoom. What it returns is 1 to StreamWindow.
+func DecodeRoom(payload []byte) (int, error) {
+	if len(payload) != 4 {
+		return 0, errors.New("proto: room frame without a number")
+	}
+	n := binary.BigEndian.Uint32(payload)
+	if n == 0 || n > StreamWindow {
+		return 0, fmt.Errorf("proto: room for %d bytes", n)
+	}
+	return int(n), nil
 }

@@ -148,7 +148,10 @@ func FuzzReader(f *testing.F) {
 func decode(f Frame) {
 	_, _, _ = DecodeOutput(f.Payload)
 	_, _, _ = DecodeDisplay(f.Payload)
-	for _, v := range []any{&HelloInfo{}, &StartCall{}, &WarmCall{}, &CallResult{}} {
+	if n, err := DecodeRoom(f.Payload); err == nil && !bytes.Equal(EncodeRoom(uint32(n)), f.Payload) {
+		panic("a room that does not write back")
+	}
+	for _, v := range []any{&HelloInfo{}, &StartCall{}, &WarmCall{}, &CallResult{}, &ConnectCall{}, &ConnectedInfo{}} {
 		_ = DecodeJSON(f, v)
 	}
 }

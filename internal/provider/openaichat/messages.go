@@ -34,6 +34,8 @@ func (enc encoder) messages(items []turn.Item) ([]oaichat.Message, error) {
 			c.call(it)
 		case turn.Result:
 			err = c.result(it)
+		case turn.Block:
+			// of another protocol
 		default:
 			err = turn.Internal(fmt.Errorf("openaichat: a %T reached a provider", it))
 		}

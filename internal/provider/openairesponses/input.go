@@ -26,6 +26,8 @@ func (enc encoder) input(items []turn.Item) (oairesponses.Items, error) {
 			item = &oairesponses.FunctionCall{Type: "function_call", CallID: it.CallID, Name: it.Name, Arguments: upstream.ObjectArguments(it.Arguments)}
 		case turn.Result:
 			item, err = enc.result(it)
+		case turn.Block:
+			continue // of another protocol
 		default:
 			err = turn.Internal(fmt.Errorf("openairesponses: a %T reached a provider", it))
 		}

@@ -52,7 +52,7 @@ func (x *box) Checkpoint(ctx context.Context, dir string) error {
 	return errors.Join(os.WriteFile(filepath.Join(dir, manifestFile), data, 0o600), x.Close())
 }
 
-// Restore starts a guest and gives it the variables of an image. As with gVisor it fails where a file is gone that was open.
+// Restore starts a guest and gives it the variables of an image. Unlike gVisor it fails where a file is gone that was open.
 func (b *Backend) Restore(ctx context.Context, spec sandbox.Spec, dir string) (sandbox.Sandbox, error) {
 	data, err := os.ReadFile(filepath.Join(dir, manifestFile))
 	var m manifest

@@ -16,6 +16,7 @@ type box struct {
 	b      *Backend
 	id     string
 	env    map[string]string
+	mounts []sandbox.Mount
 	vessel *vessel
 	link   *link.Link
 	image  imageMark // what its memory depends on, for Checkpoint
@@ -32,7 +33,7 @@ var _ sandbox.Sandbox = (*box)(nil)
 
 // newBox talks with the guest that runs in v, or is about to, and owns v from now on, errors included.
 func (b *Backend) newBox(ctx context.Context, v *vessel, spec sandbox.Spec, mark imageMark) *box {
-	x := &box{b: b, id: spec.ID, env: spec.Env, vessel: v, image: mark, dead: make(chan struct{})}
+	x := &box{b: b, id: spec.ID, env: spec.Env, mounts: spec.Mounts, vessel: v, image: mark, dead: make(chan struct{})}
 	x.link = link.New(v.conn, spec.Limits, b.cfg.Logger.With("sandbox", x.id))
 	b.mu.Lock()
 	b.boxes[x.id] = x
@@ -78,6 +79,9 @@ func (x *box) Exec(ctx context.Context, call sandbox.Call, sink func(sandbox.Out
 	}
 	return result, err
 }
+
+// Connect has the contract of sandbox.Sandbox.Connect.
+func (x *box) Connect(ctx context.Context, n *sandbox.Network) error { return x.link.Connect(ctx, n) }
 
 // Bind has the contract of sandbox.Sandbox.Bind.
 func (x *box) Bind(context.Context, sandbox.Mount) error {

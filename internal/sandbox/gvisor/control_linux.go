@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"path/filepath"
@@ -30,12 +31,16 @@ const (
 	callStart      = "containerManager.StartRoot"
 	callCheckpoint = "containerManager.Checkpoint"
 	callRestore    = "containerManager.Restore"
+	callProcesses  = "containerManager.ProcfsDump"
 )
 
 // remoteError is what the sandbox's kernel answered; every other error of a call is one of the connection.
 type remoteError struct{ text string }
 
 func (e remoteError) Error() string { return e.text }
+
+// maxAnswer caps what a sandbox can make this process read. After a longer answer the connection is of no more use.
+const maxAnswer = 16 << 20
 
 // maxSocketPath is the room in sockaddr_un.
 const maxSocketPath = 107
@@ -91,7 +96,7 @@ func (c *control) call(ctx context.Context, method string, arg, result any, file
 		Result  json.RawMessage `json:"result"`
 	}
 	if err == nil {
-		err = json.NewDecoder(c.conn).Decode(&answer)
+		err = json.NewDecoder(io.LimitReader(c.conn, maxAnswer)).Decode(&answer)
 	}
 	switch {
 	case err != nil && ctx.Err() != nil:
@@ -143,6 +148,19 @@ type (
 		Background    bool
 	}
 )
+
+// processInfo is what is used of procfs.ProcessProcfsDump.
+type processInfo struct {
+	Exe string `json:"exe"`
+	CWD string `json:"cwd"`
+	FDs []struct {
+		Path string `json:"path"`
+		Mode uint16 `json:"mode"`
+	} `json:"fdlist"`
+	Maps []struct {
+		Pathname string `json:"pathname"`
+	} `json:"maps"`
+}
 
 // loopback is what runsc sets up with --network=none.
 func loopback(restore bool) networkArgs {

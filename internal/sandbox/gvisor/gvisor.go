@@ -53,27 +53,25 @@ func (c *Config) validate() error {
 
 // layout is where things are for one state directory.
 type layout struct {
-	state    string
-	runsc    string // runsc's --root: its state files, control sockets and the pinned network namespace
-	bundles  string // one folder a sandbox
-	guest    string // mounted at guestDir
-	rootfs   string // the root file system when the host's Python is used
-	debug    string
-	cgroup   string // the cgroup that all sandboxes are under, as a path in each hierarchy
-	hostname string
+	state   string
+	runsc   string // runsc's --root: its state files, control sockets and the pinned network namespace
+	bundles string // one folder a sandbox
+	guest   string // mounted at guestDir
+	rootfs  string // the root file system when the host's Python is used
+	debug   string
+	cgroup  string // the cgroup that all sandboxes are under, as a path in each hierarchy
 }
 
 func newLayout(state string) layout {
 	state = filepath.Clean(state)
 	sum := sha256.Sum256([]byte(state))
 	return layout{
-		state:    state,
-		runsc:    filepath.Join(state, "runsc"),
-		bundles:  filepath.Join(state, "bundles"),
-		guest:    filepath.Join(state, "guest"),
-		rootfs:   filepath.Join(state, "rootfs"),
-		debug:    filepath.Join(state, "debug"),
-		cgroup:   "/lathe-" + hex.EncodeToString(sum[:6]),
-		hostname: "sandbox",
+		state:   state,
+		runsc:   filepath.Join(state, "runsc"),
+		bundles: filepath.Join(state, "bundles"),
+		guest:   filepath.Join(state, "guest"),
+		rootfs:  filepath.Join(state, "rootfs"),
+		debug:   filepath.Join(state, "debug"),
+		cgroup:  "/lathe-" + hex.EncodeToString(sum[:6]),
 	}
 }

@@ -44,6 +44,11 @@ func TestHostile(t *testing.T) {
 	sandboxtest.Hostile(t, func(t *testing.T) sandbox.Backend { return newBackend(t, dir) })
 }
 
+func TestDurable(t *testing.T) {
+	dir := anyRoot(t)
+	sandboxtest.Durable(t, func(t *testing.T) sandbox.Backend { return newBackend(t, dir) })
+}
+
 // TestHostileOnHost tries what depends on the root file system with the host's Python too.
 func TestHostileOnHost(t *testing.T) {
 	if bestRoot(t) == "" {
@@ -409,3 +414,23 @@ func TestLateMount(t *testing.T) {
 
 // TestNode is on the host's own programs, among which there may be a node; the image `python` has none.
 func TestNode(t *testing.T) { sandboxtest.TestNode(t, newBackend(t, "")) }
+
+// TestNames: each sandbox has a host name of its own, and it resolves.
+func TestNames(t *testing.T) {
+	for name, dir := range roots(t) {
+		t.Run(name, func(t *testing.T) {
+			b := newBackend(t, dir)
+			const show = "import socket\nprint(socket.gethostname(), socket.gethostbyname(socket.gethostname()), socket.gethostbyname('localhost'))"
+			one := sandboxtest.Start(t, b, nil).Must(t, show).Text("")
+			two := sandboxtest.Start(t, b, nil).Must(t, show).Text("")
+			for _, said := range []string{one, two} {
+				if fields := strings.Fields(said); len(fields) != 3 || fields[1] != "127.0.0.1" || fields[2] != "127.0.0.1" {
+					t.Errorf("got %q", said)
+				}
+			}
+			if one == two {
+				t.Errorf("both are %q", one)
+			}
+		})
+	}
+}

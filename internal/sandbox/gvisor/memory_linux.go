@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/lathe-gateway/lathe/internal/sandbox"
+	"github.com/lathe-gateway/lathe/internal/sandbox/link"
 )
 
 // The files of a memory image. The first three are gVisor's: the state of its kernel, where the pages belong, and the pages as they are,
@@ -48,6 +49,8 @@ type manifest struct {
 	Created time.Time `json:"created"`
 	imageMark
 	Files map[string]fileSum `json:"files"`
+	// Open is what programs had open below the mounts. See standIns.
+	Open []openPath `json:"open,omitempty"`
 }
 
 // fileSum is what a file must be. CRC-32C is for damage, not for forgery: who can write into a memory image can do as they like anyway.
@@ -197,8 +200,8 @@ func closeAll(files []*os.File) {
 }
 
 // seal writes the manifest, which makes dir a memory image.
-func seal(ctx context.Context, dir string, files []*os.File, mark imageMark) error {
-	m := manifest{Version: manifestVersion, Created: time.Now().UTC().Truncate(time.Second), imageMark: mark, Files: map[string]fileSum{}}
+func seal(ctx context.Context, dir string, files []*os.File, m manifest) error {
+	m.Version, m.Created, m.Files = manifestVersion, time.Now().UTC().Truncate(time.Second), map[string]fileSum{}
 	for i, f := range files {
 		sum, err := checksum(ctx, f)
 		if err != nil {
@@ -224,11 +227,19 @@ func (x *box) Checkpoint(ctx context.Context, dir string) error {
 		return err
 	}
 	defer closeAll(files)
+	// Programs in the background may be using the network: half a frame must not be left in the guest's memory.
+	if err := x.link.Disconnect(ctx); err != nil {
+		return fmt.Errorf("gvisor: checkpoint of sandbox %q: %w", x.id, err)
+	}
 	ctl, err := dialControl(ctx, x.b.layout.runsc, x.vessel.name)
 	if err != nil {
 		return fmt.Errorf("gvisor: checkpoint of sandbox %q: %w", x.id, err)
 	}
 	defer ctl.close()
+	open, err := x.openPaths(ctx, ctl)
+	if err != nil {
+		return fmt.Errorf("gvisor: checkpoint of sandbox %q: %w", x.id, err)
+	}
 	x.closed.Store(true) // what follows is no end by itself
 	err = ctl.call(ctx, callCheckpoint, saveOpts{
 		Metadata: map[string]string{"compression": "none"}, ExcludeZeroPages: true, HavePagesFile: true,
@@ -240,7 +251,7 @@ func (x *box) Checkpoint(ctx context.Context, dir string) error {
 	if err != nil {
 		return fmt.Errorf("gvisor: checkpoint of sandbox %q: %w", x.id, err)
 	}
-	return seal(ctx, dir, files, x.image)
+	return seal(ctx, dir, files, manifest{imageMark: x.image, Open: open})
 }
 
 // restore boots what is in m instead of the guest. Its pages are read on while the sandbox runs.
@@ -305,11 +316,13 @@ func (b *Backend) resume(ctx context.Context, root *rootfs, spec sandbox.Spec, m
 	if err != nil {
 		return nil, err
 	}
+	clear := standIns(spec.Mounts, b.ids().code, m.manifest.Open)
 	err = v.restore(ctx, m)
-	if err == nil {
-		err = <-pages
-		pages <- nil
+	clear()
+	if damaged := <-pages; damaged != nil {
+		err = damaged // whatever else came of it
 	}
+	pages <- nil
 	if err != nil {
 		cleanup, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupTime)
 		defer cancel()
@@ -319,7 +332,7 @@ func (b *Backend) resume(ctx context.Context, root *rootfs, spec sandbox.Spec, m
 	if err := x.ready(ctx); err != nil {
 		return nil, err
 	}
-	if err := x.link.Renew(ctx, false); err != nil {
+	if err := x.link.Renew(ctx, link.Renewal{}); err != nil {
 		return nil, errors.Join(fmt.Errorf("gvisor: restore of sandbox %q: %w", x.id, err), x.Close())
 	}
 	return x, nil

@@ -2,6 +2,7 @@ package gvisor
 
 import (
 	"context"
+	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -93,16 +94,18 @@ const guestDir = "/.lathe"
 const cpuPeriod = 100_000
 
 // capabilities are what the guest needs: to run code as another user (setuid, setgid), to empty the bounding set for it (setpcap), to end
-// it (kill), and to raise its limits again from one call to the next (sys_resource). Code gets none.
-var capabilities = []string{"CAP_KILL", "CAP_SETGID", "CAP_SETUID", "CAP_SETPCAP", "CAP_SYS_RESOURCE"}
+// it (kill), to raise its limits again from one call to the next (sys_resource), and to mount /tmp, /dev/shm and /etc/hosts within the
+// sandbox's own kernel (sys_admin). Code gets none.
+var capabilities = []string{"CAP_KILL", "CAP_SETGID", "CAP_SETUID", "CAP_SETPCAP", "CAP_SYS_RESOURCE", "CAP_SYS_ADMIN"}
 
 // specInput is what a spec is made of beside the caller's sandbox.Spec.
 type specInput struct {
 	layout
-	root   rootfs
-	cgroup string // "" without cgroups
-	swap   bool   // the memory cgroup counts swap
-	ids    ids
+	root     rootfs
+	hostname string
+	cgroup   string // "" without cgroups
+	swap     bool   // the memory cgroup counts swap
+	ids      ids
 }
 
 // ids are the users inside. An ordinary user's namespace maps one id only, and that must be the one whose files programs write; so there
@@ -113,7 +116,14 @@ type ids struct {
 
 // ociSpec is what runsc is to run under name.
 func (b *Backend) ociSpec(name string, root *rootfs, s sandbox.Spec) *ociSpec {
-	return newSpec(specInput{layout: b.layout, root: *root, cgroup: b.cgroups.path(name), swap: b.cgroups.swap, ids: b.ids()}, s)
+	return newSpec(specInput{layout: b.layout, root: *root, hostname: newHostname(), cgroup: b.cgroups.path(name), swap: b.cgroups.swap, ids: b.ids()}, s)
+}
+
+// newHostname is another one for each sandbox: programs take it for what tells machines apart.
+func newHostname() string {
+	var id [4]byte
+	_, _ = rand.Read(id[:]) // it never fails
+	return "sandbox-" + hex.EncodeToString(id[:])
 }
 
 // mark is what a sandbox's memory will depend on.
@@ -157,9 +167,12 @@ func newSpec(in specInput, s sandbox.Spec) *ociSpec {
 	spec := &ociSpec{
 		Version: "1.2.0",
 		Process: ociProcess{
-			User:            ociUser{UID: in.ids.guest, GID: in.ids.guest},
-			Args:            []string{guestDir + "/guest"},
-			Env:             []string{"LATHE_CODE_UID=" + strconv.FormatUint(uint64(in.ids.code), 10)},
+			User: ociUser{UID: in.ids.guest, GID: in.ids.guest},
+			Args: []string{guestDir + "/guest"},
+			Env: []string{
+				"LATHE_CODE_UID=" + strconv.FormatUint(uint64(in.ids.code), 10),
+				"LATHE_TMP_SIZE=" + strconv.FormatInt(tmpSize(s.Limits), 10),
+			},
 			Cwd:             "/",
 			Capabilities:    capabilitiesFor(in.ids.guest),
 			NoNewPrivileges: true,
@@ -173,6 +186,7 @@ func newSpec(in specInput, s sandbox.Spec) *ociSpec {
 		// gVisor makes its own network namespace without interfaces, and inside it only a loopback of its own network stack.
 		Linux: ociLinux{Namespaces: []ociNamespace{{"pid"}, {"network"}, {"ipc"}, {"uts"}, {"mount"}}},
 	}
+	spec.Process.Env = append(spec.Process.Env, in.root.env()...)
 	if in.cgroup != "" {
 		spec.Linux.CgroupsPath = in.cgroup
 		spec.Linux.Resources = resources(s.Limits, in.swap)
@@ -190,12 +204,10 @@ func capabilitiesFor(uid uint32) ociCapabilities {
 }
 
 func mounts(in specInput, s sandbox.Spec) []ociMount {
-	// What is in memory is the program's memory: half of it each, so that no single one takes all.
-	size := "size=" + strconv.FormatInt(max(s.Limits.Memory/2, 1<<20), 10)
+	// Their size depends on the limits, which may be others after a restore, and mounts must not: the guest mounts the real ones over these.
+	tmp := []string{"nosuid", "nodev", "mode=0700", "size=65536"}
 	out := []ociMount{
-		{"/proc", "proc", "proc", []string{"nosuid", "nodev", "noexec"}},
-		{"/dev/shm", "tmpfs", "shm", []string{"nosuid", "nodev", "mode=1777", size}},
-		{"/tmp", "tmpfs", "tmp", []string{"nosuid", "nodev", "mode=1777", size}},
+		{"/proc", "proc", "proc", []string{"nosuid", "nodev", "noexec"}}, {"/dev/shm", "tmpfs", "shm", tmp}, {"/tmp", "tmpfs", "tmp", tmp},
 	}
 	out = append(out, in.root.mounts...)
 	out = append(out, bind(in.guest, guestDir, true))
@@ -206,6 +218,9 @@ func mounts(in specInput, s sandbox.Spec) []ociMount {
 	}
 	return out
 }
+
+// tmpSize is what /tmp and /dev/shm may hold each. It is the program's memory: half of it, so that neither takes all.
+func tmpSize(l sandbox.Limits) int64 { return max(l.Memory/2, 1<<20) }
 
 // bind mounts a host directory. rslave lets later mounts on the host side appear inside, and none go the other way.
 func bind(source, target string, readOnly bool) ociMount {

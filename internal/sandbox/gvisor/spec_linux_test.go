@@ -35,9 +35,9 @@ func TestSpec(t *testing.T) {
 	half := spec
 	half.Limits.CPUs = 0.5
 	for name, got := range map[string]*ociSpec{
-		"root-image":    newSpec(specInput{layout: l, root: img, cgroup: "/lathe-x/cntr_1", swap: true, ids: ids{guest: 0, code: 1000}}, spec),
-		"root-no-swap":  newSpec(specInput{layout: l, root: img, cgroup: "/lathe-x/cntr_1", ids: ids{guest: 0, code: 1000}}, half),
-		"user-no-image": newSpec(specInput{layout: l, root: host, ids: ids{guest: 1, code: 0}}, spec),
+		"root-image":    newSpec(specInput{layout: l, hostname: "sandbox-1", root: img, cgroup: "/lathe-x/cntr_1", swap: true, ids: ids{guest: 0, code: 1000}}, spec),
+		"root-no-swap":  newSpec(specInput{layout: l, hostname: "sandbox-1", root: img, cgroup: "/lathe-x/cntr_1", ids: ids{guest: 0, code: 1000}}, half),
+		"user-no-image": newSpec(specInput{layout: l, hostname: "sandbox-1", root: host, ids: ids{guest: 1, code: 0}}, spec),
 	} {
 		t.Run(name, func(t *testing.T) {
 			data, err := json.MarshalIndent(got, "", "  ")

@@ -17,6 +17,7 @@ var kinds = map[sandbox.Kind]string{sandbox.Python: proto.Python, sandbox.Bash: 
 
 // Exec has the contract of sandbox.Sandbox.Exec. Calls of one session run in the order in which they came, others side by side.
 func (l *Link) Exec(ctx context.Context, call sandbox.Call, sink func(sandbox.Output)) (*sandbox.Result, error) {
+	call = WithEnv(call, l.networkEnv())
 	timeout := l.limits.ExecTime
 	if call.Timeout > 0 && (timeout == 0 || call.Timeout < timeout) {
 		timeout = call.Timeout
@@ -52,10 +53,16 @@ func (l *Link) Warm(ctx context.Context, modules ...string) (*sandbox.Result, er
 	return l.run(ctx, request{session: session{kind: sandbox.Python}, frame: proto.Warm, payload: payload}, nil)
 }
 
+// Renewal says what Renew shall do; see proto.RenewCall.
+type Renewal struct {
+	Fresh   bool
+	TmpSize int64
+}
+
 // Renew must be called after a restore: restored copies of one checkpoint share the state of their random generators and names of
 // temporary files. Fresh says that no program of the container has run, so that even seeds that a program might have set are replaced.
-func (l *Link) Renew(ctx context.Context, fresh bool) error {
-	payload := proto.RenewCall{Fresh: fresh, Limits: guestLimits(l.limits)}
+func (l *Link) Renew(ctx context.Context, how Renewal) error {
+	payload := proto.RenewCall{Fresh: how.Fresh, TmpSize: how.TmpSize, Limits: guestLimits(l.limits)}
 	r, err := l.run(ctx, request{session: session{kind: sandbox.Python}, frame: proto.Renew, payload: payload}, nil)
 	if err == nil && r.Status != sandbox.StatusOK {
 		err = fmt.Errorf("renew: %s", r.Error)

@@ -37,6 +37,8 @@ type Link struct {
 	limits sandbox.Limits
 	log    *slog.Logger
 	out    chan proto.Frame
+	data   chan proto.Frame // of streams; out goes before it
+	sent   chan struct{}    // a frame of data has been written
 	slots  slots
 	hello  chan struct{} // closed by the first hello
 	done   chan struct{} // closed when the link has ended
@@ -47,7 +49,10 @@ type Link struct {
 	calls   map[uint32]*pending
 	closing bool // Close has begun
 	last    uint32
-	err     error // why the link ended
+	err     error    // why the link ended
+	network *network // nil without one
+
+	changing chan struct{} // held by who connects or disconnects
 }
 
 // New greets the guest on rw and owns rw from now on. It returns at once; Ready says when the guest has answered. Calls are limited by
@@ -55,8 +60,9 @@ type Link struct {
 func New(rw io.ReadWriteCloser, limits sandbox.Limits, log *slog.Logger) *Link {
 	l := &Link{
 		rw: rw, limits: limits, log: log,
-		out:   make(chan proto.Frame, 16),
-		hello: make(chan struct{}), done: make(chan struct{}),
+		out: make(chan proto.Frame, 16), data: make(chan proto.Frame), sent: make(chan struct{}),
+		changing: make(chan struct{}, 1),
+		hello:    make(chan struct{}), done: make(chan struct{}),
 		calls: map[uint32]*pending{},
 	}
 	l.out <- proto.Frame{Type: proto.Ping}
@@ -130,14 +136,29 @@ func (l *Link) reason() error {
 func (l *Link) write() {
 	w := proto.NewWriter(l.rw)
 	for {
+		var f proto.Frame
+		stream := false
 		select {
-		case f := <-l.out:
-			if err := w.Write(f); err != nil {
-				l.end(fmt.Errorf("write to the guest: %w", err))
+		case f = <-l.out:
+		default:
+			select {
+			case f = <-l.out:
+			case f = <-l.data:
+				stream = true
+			case <-l.done:
 				return
 			}
-		case <-l.done:
+		}
+		if err := w.Write(f); err != nil {
+			l.end(fmt.Errorf("write to the guest: %w", err))
 			return
+		}
+		if stream {
+			select {
+			case l.sent <- struct{}{}:
+			case <-l.done:
+				return
+			}
 		}
 	}
 }
@@ -161,8 +182,11 @@ func (l *Link) take(f proto.Frame) error {
 	if len(f.Payload) > maxMessage && f.Type != proto.Output && f.Type != proto.Display {
 		return fmt.Errorf("frame of type %d with %d bytes", f.Type, len(f.Payload))
 	}
-	if f.Type == proto.Hello {
+	switch {
+	case f.Type == proto.Hello:
 		return l.takeHello(f)
+	case f.Type >= proto.Connect:
+		return l.takeNetwork(f)
 	}
 	l.mu.Lock()
 	p, closing := l.calls[f.Call], l.closing

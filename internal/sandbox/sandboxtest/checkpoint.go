@@ -27,13 +27,16 @@ func checkpoint(t *testing.T, p *Place) string {
 	return dir
 }
 
-// restore starts a sandbox from an image, with the folders of from.
-func restore(t *testing.T, b sandbox.Backend, dir string, from *Place) (*Place, error) {
+// restore starts a sandbox from an image, with the folders of from and a spec that edit may change.
+func restore(t *testing.T, b sandbox.Backend, dir string, from *Place, edit func(*sandbox.Spec)) (*Place, error) {
 	t.Helper()
 	p := &Place{Data: from.Data, Home: from.Home}
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	spec := newSpec(p)
+	if edit != nil {
+		edit(&spec)
+	}
 	s, err := b.Restore(ctx, spec, dir)
 	if err != nil {
 		return nil, err
@@ -74,7 +77,7 @@ None`)
 		if _, err := p.Sandbox.Exec(t.Context(), sandbox.Call{Kind: sandbox.Python, Code: "1"}, nil); err == nil {
 			t.Error("the sandbox goes on after its checkpoint")
 		}
-		p, err := restore(t, b, dir, p)
+		p, err := restore(t, b, dir, p, nil)
 		must(t, p, err)
 		o := p.Must(t, `
 same['self'].append(3)
@@ -92,9 +95,9 @@ x, twice(21), os.path.basename(os.getcwd()), os.environ['MINE'], json.dumps(1), 
 		p := Start(t, b, nil)
 		p.Must(t, "x = 'kept'")
 		dir := checkpoint(t, p)
-		first, err := restore(t, b, dir, p)
+		first, err := restore(t, b, dir, p, nil)
 		must(t, first, err)
-		second, err := restore(t, b, dir, &Place{Data: openDir(t), Home: openDir(t)})
+		second, err := restore(t, b, dir, &Place{Data: openDir(t), Home: openDir(t)}, nil)
 		must(t, second, err)
 		first.Must(t, "x += ' first'; open('mine', 'w').write('1'); None")
 		o := second.Must(t, "import os\nx, os.listdir('.')")
@@ -105,7 +108,7 @@ x, twice(21), os.path.basename(os.getcwd()), os.environ['MINE'], json.dumps(1), 
 			t.Error("the first one's file is not in its folder")
 		}
 		again := checkpoint(t, first)
-		third, err := restore(t, b, again, first)
+		third, err := restore(t, b, again, first, nil)
 		must(t, third, err)
 		if o := third.Must(t, "x"); o.Text(sandbox.Value) != "'kept first'" {
 			t.Errorf("a checkpoint of a restored one: %s", o.Text(sandbox.Value))
@@ -113,7 +116,7 @@ x, twice(21), os.path.basename(os.getcwd()), os.environ['MINE'], json.dumps(1), 
 	})
 	t.Run("nothing has run", func(t *testing.T) {
 		p := Start(t, b, nil)
-		q, err := restore(t, b, checkpoint(t, p), p)
+		q, err := restore(t, b, checkpoint(t, p), p, nil)
 		must(t, q, err)
 		q.Must(t, "1")
 	})
@@ -124,7 +127,7 @@ x, twice(21), os.path.basename(os.getcwd()), os.environ['MINE'], json.dumps(1), 
 		if err := os.Truncate(filepath.Join(p.Data, "f"), 0); err != nil {
 			t.Fatal(err)
 		}
-		q, err := restore(t, b, dir, p)
+		q, err := restore(t, b, dir, p, nil)
 		must(t, q, err)
 		if o := q.Must(t, "x"); o.Text(sandbox.Value) != "7" {
 			t.Errorf("got %s", o.Text(sandbox.Value))
@@ -144,7 +147,7 @@ x, twice(21), os.path.basename(os.getcwd()), os.environ['MINE'], json.dumps(1), 
 			}
 		}
 		for what, dir := range map[string]string{"cut short": dir, "empty": t.TempDir()} {
-			if _, err := restore(t, b, dir, p); !errors.Is(err, sandbox.ErrUnusable) {
+			if _, err := restore(t, b, dir, p, nil); !errors.Is(err, sandbox.ErrUnusable) {
 				t.Errorf("%s: got %v, want ErrUnusable", what, err)
 			}
 		}

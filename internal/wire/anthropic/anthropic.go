@@ -13,7 +13,7 @@ package anthropic
 import (
 	"bytes"
 	"encoding/json"
-	"fmt"
+	"reflect"
 )
 
 // Version is the anthropic-version that all servers of this protocol know; 2026-10-21 has no sampling parameters.
@@ -57,7 +57,7 @@ func typeOf(data []byte) (string, error) {
 		Type string `json:"type"`
 	}
 	if data = bytes.TrimSpace(data); len(data) == 0 || data[0] != '{' {
-		return "", fmt.Errorf("anthropic: want an object, got %.20q", data)
+		return "", &json.UnmarshalTypeError{Value: "no object", Type: reflect.TypeFor[map[string]json.RawMessage]()}
 	}
 	err := json.Unmarshal(data, &head)
 	return head.Type, err

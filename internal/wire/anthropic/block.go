@@ -2,7 +2,7 @@ package anthropic
 
 import (
 	"encoding/json"
-	"fmt"
+	"reflect"
 )
 
 // Types of blocks that have a struct here.
@@ -37,20 +37,9 @@ type Block interface {
 type Blocks []Block
 
 // UnmarshalJSON decodes each block by its type.
-func (b *Blocks) UnmarshalJSON(data []byte) error {
-	var raws []json.RawMessage
-	if err := json.Unmarshal(data, &raws); err != nil {
-		return err
-	}
-	*b = make(Blocks, 0, len(raws))
-	for _, raw := range raws {
-		block, err := DecodeBlock(raw)
-		if err != nil {
-			return err
-		}
-		*b = append(*b, block)
-	}
-	return nil
+func (b *Blocks) UnmarshalJSON(data []byte) (err error) {
+	*b, err = list(data, DecodeBlock)
+	return err
 }
 
 // DecodeBlock decodes a block by its type.
@@ -115,7 +104,7 @@ func (c *Content) UnmarshalJSON(data []byte) error {
 	case len(data) > 0 && data[0] == '[':
 		return json.Unmarshal(data, &c.Blocks)
 	}
-	return fmt.Errorf("anthropic: content is a string or an array of blocks, not %.20q", data)
+	return &json.UnmarshalTypeError{Value: "neither a string nor an array", Type: reflect.TypeFor[Blocks]()}
 }
 
 // CacheControl marks the end of a prefix to be cached: ephemeral, with a ttl of 5m (the default) or 1h. A request may have four.

@@ -3,8 +3,10 @@ package anthropic
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 )
@@ -54,6 +56,9 @@ func decode(data []byte, into any) error {
 	if err := json.Unmarshal(data, &raws); err != nil {
 		return err
 	}
+	if raws == nil {
+		return &json.UnmarshalTypeError{Value: "null", Type: reflect.TypeFor[map[string]json.RawMessage]()}
+	}
 	v := reflect.ValueOf(into).Elem()
 	v.SetZero()
 	s := shapeOf(v.Type())
@@ -63,7 +68,7 @@ func decode(data []byte, into any) error {
 			continue // null stays in Extra
 		}
 		if err := json.Unmarshal(raw, v.Field(f.index).Addr().Interface()); err != nil {
-			return err
+			return at(f.name, err)
 		}
 		if !f.omit || !v.Field(f.index).IsZero() {
 			delete(raws, f.name) // a zero that would be left out stays in Extra
@@ -122,4 +127,45 @@ func encode(from any) ([]byte, error) {
 	}
 	out.WriteByte('}')
 	return out.Bytes(), nil
+}
+
+// FieldError says which field could not be read. Path has names and places in lists: messages.0.content.1.text.
+type FieldError struct {
+	Path string
+	// Err is mostly a *json.UnmarshalTypeError.
+	Err error
+}
+
+func (e *FieldError) Error() string { return "anthropic: " + e.Path + ": " + e.Err.Error() }
+
+func (e *FieldError) Unwrap() error { return e.Err }
+
+// at puts the name of a field, or a place in a list, before the path of an error.
+func at(name string, err error) error {
+	if inner, ok := errors.AsType[*FieldError](err); ok {
+		return &FieldError{Path: name + "." + inner.Path, Err: inner.Err}
+	}
+	return &FieldError{Path: name, Err: err}
+}
+
+// list reads an array whose elements are told apart in errors.
+func list[T any](data []byte, read func(data []byte) (T, error)) ([]T, error) {
+	var raws []json.RawMessage
+	if err := json.Unmarshal(data, &raws); err != nil {
+		return nil, err
+	}
+	out := make([]T, 0, len(raws))
+	for i, raw := range raws {
+		v, err := read(raw)
+		if err != nil {
+			return nil, at(strconv.Itoa(i), err)
+		}
+		out = append(out, v)
+	}
+	return out, nil
+}
+
+func object[T any](data []byte) (T, error) {
+	var v T
+	return v, json.Unmarshal(data, &v)
 }

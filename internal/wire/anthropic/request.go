@@ -14,8 +14,8 @@ type Request struct {
 	Model         string          `json:"model"`
 	MaxTokens     *int            `json:"max_tokens,omitzero"` // required, except by count_tokens
 	System        Content         `json:"system,omitzero"`
-	Messages      []Message       `json:"messages"`
-	Tools         []Tool          `json:"tools,omitzero"`
+	Messages      Messages        `json:"messages"`
+	Tools         Tools           `json:"tools,omitzero"`
 	ToolChoice    *ToolChoice     `json:"tool_choice,omitzero"`
 	Stream        *bool           `json:"stream,omitzero"`
 	StopSequences []string        `json:"stop_sequences,omitzero"`
@@ -32,6 +32,24 @@ type Request struct {
 	TopP        *float64 `json:"top_p,omitzero"`
 	TopK        *int     `json:"top_k,omitzero"`
 	Extra       Extra
+}
+
+// Messages are the turns of a request.
+type Messages []Message
+
+// UnmarshalJSON reads an array of messages.
+func (m *Messages) UnmarshalJSON(data []byte) (err error) {
+	*m, err = list(data, object[Message])
+	return err
+}
+
+// Tools are the tools of a request.
+type Tools []Tool
+
+// UnmarshalJSON reads an array of tools.
+func (t *Tools) UnmarshalJSON(data []byte) (err error) {
+	*t, err = list(data, object[Tool])
+	return err
 }
 
 // Message is one turn. Consecutive turns of one role are taken as one.
