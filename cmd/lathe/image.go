@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -175,7 +176,26 @@ func (c *imagePrepareCmd) Run(ctx context.Context, t *terminal) error {
 
 // imagesOf are the images that the configuration names, each once: sandbox.image, and those of projects.
 func imagesOf(cfg *config.Config) []string {
-	return []string{cfg.Sandbox.Image}
+	out := []string{cfg.Sandbox.Image}
+	for _, p := range cfg.Projects {
+		if p.Image != "" && !slices.Contains(out, p.Image) {
+			out = append(out, p.Image)
+		}
+	}
+	return out
+}
+
+// pullMissing unpacks the images that the configuration means and that are not here yet.
+func pullMissing(ctx context.Context, cfg *config.Config, t *terminal) error {
+	for _, ref := range imagesOf(cfg) {
+		if _, err := image.Find(ref, cfg.ImageDirs); !errors.Is(err, image.ErrNotPulled) {
+			continue // it is there, or whoever needs it says what is wrong
+		}
+		if _, err := newBuilder(cfg, t).Pull(ctx, "", ref); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 type imageRmCmd struct {

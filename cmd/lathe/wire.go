@@ -111,6 +111,9 @@ func (a *app) openContainers(ctx context.Context) error {
 	backend = a.metrics.Backend(backend)
 	a.closers = append(a.closers, backend.Close)
 	own := containerConfig(a.cfg)
+	if own.Images, err = projectImages(a.cfg); err != nil {
+		return err
+	}
 	own.Store, own.Blobs, own.Backend, own.Dir, own.Logger = a.store, blobs, backend, a.dir.Path("containers"), a.log
 	a.containers, err = container.New(own)
 	if err != nil {
@@ -137,6 +140,22 @@ func containerConfig(cfg *config.Config) container.Config {
 		out.Projects[p.Name] = projectLimits(p.Limits)
 	}
 	return out
+}
+
+// projectImages are the folders of the images of projects that have one of their own.
+func projectImages(cfg *config.Config) (map[string]string, error) {
+	out := map[string]string{}
+	for i, p := range cfg.Projects {
+		if p.Image == "" {
+			continue
+		}
+		img, err := image.Find(p.Image, cfg.ImageDirs)
+		if err != nil {
+			return nil, fmt.Errorf("projects[%d].image: %w", i, err)
+		}
+		out[p.Name] = img.Dir
+	}
+	return out, nil
 }
 
 func projectLimits(l config.ProjectLimits) container.ProjectLimits {

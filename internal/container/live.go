@@ -86,7 +86,7 @@ func (e *entry) boots(ctx context.Context, memory int64) (*live, error) {
 		return nil, err
 	}
 	began := time.Now()
-	sb, err := e.m.Backend.Start(ctx, e.m.spec(vol, memory))
+	sb, err := e.m.Backend.Start(ctx, e.m.spec(vol, e.key.project, memory))
 	if err != nil {
 		return nil, startError(ctx, err)
 	}
@@ -109,11 +109,11 @@ func (e *entry) boots(ctx context.Context, memory int64) (*live, error) {
 }
 
 // spec is what a sandbox of a container is made of.
-func (m *Manager) spec(vol *volume, memory int64) sandbox.Spec {
+func (m *Manager) spec(vol *volume, project string, memory int64) sandbox.Spec {
 	limits := m.Limits
 	limits.Memory = memory
 	return sandbox.Spec{
-		ID: vol.id + "-" + suffix(), Mounts: vol.mounts(), Limits: limits,
+		ID: vol.id + "-" + suffix(), Image: m.Images[project], Mounts: vol.mounts(), Limits: limits,
 		Env: map[string]string{"INPUT_DIR": dataMount, "OUTPUT_DIR": dataMount},
 	}
 }

@@ -105,8 +105,9 @@ func (w *work) hostPip(ctx context.Context, py *python) (func(context.Context, [
 	wheels, _ := filepath.Glob("/usr/share/python-wheels/pip-*.whl") // the pattern is right
 	for _, python := range []string{"python3", "/usr/bin/python3"} {
 		for _, wheel := range append([]string{""}, wheels...) {
-			begin := []string{"-I", "-c", pipDriver, wheel, string(markers), "--disable-pip-version-check", "--no-input", "--no-color"}
-			if exec.CommandContext(ctx, python, append(begin, "--version")...).Run() == nil {
+			const probe = "import sys\nif sys.argv[1]: sys.path.insert(0, sys.argv[1])\nimport pip"
+			if exec.CommandContext(ctx, python, "-I", "-c", probe, wheel).Run() == nil {
+				begin := []string{"-I", "-c", pipDriver, wheel, string(markers), "--disable-pip-version-check", "--no-input", "--no-color"}
 				return func(ctx context.Context, args []string) error {
 					return w.runPip(ctx, python, slices.Concat(begin, args))
 				}, nil
