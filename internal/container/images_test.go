@@ -43,7 +43,7 @@ func TestImageOfAProject(t *testing.T) {
 	b.filled(1)
 	w := b.open(turn.Hosted{})
 	python(t, w, "1")
-	if b.spares() != 1 {
+	if b.Spares() != 1 {
 		t.Error("the spare was taken")
 	}
 	spy.mu.Lock()
