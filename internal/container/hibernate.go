@@ -213,6 +213,9 @@ func (e *entry) unclaim(ctx context.Context, mem store.Memory, spent bool) {
 
 // dropMemory removes an image that no row names any more. What cannot be removed is found by the next Reconcile.
 func (m *Manager) dropMemory(key entryKey, mem store.Memory) {
+	if mem.ID == "" {
+		return
+	}
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	err := errors.Join(os.RemoveAll(m.memoryDir(key.id, mem.ID)), m.Blobs.DeleteNamed(ctx, key.project, mem.ID))

@@ -137,11 +137,11 @@ func (m *Manager) tidyFolder(ctx context.Context, row store.Container) error {
 		if err != nil || !m.isFree(&now, time.Now()) {
 			return ignoreNotFound(err)
 		}
+		errs := []error{m.tidyCheckpoints(ctx, now), removeAll(filepath.Join(dir, rewound))}
 		images, err := os.ReadDir(filepath.Join(dir, "memory"))
 		if err != nil && !errors.Is(err, os.ErrNotExist) {
 			return err
 		}
-		var errs []error
 		for _, d := range images {
 			if d.Name() != now.Memory.ID {
 				errs = append(errs, removeAll(filepath.Join(dir, "memory", d.Name())))
