@@ -170,7 +170,7 @@ func (a *app) connect(context.Context) error {
 	a.api.Handle("GET /v1/models", catalogue)
 	a.api.Handle("GET /v1/models/{id...}", catalogue)
 	containers.New(a.containers, a.log).Register(a.api)
-	files.New(a.containers.Uploads(), a.log).Register(a.api)
+	files.New(a.containers, a.log).Register(a.api)
 	batches.New(batches.Config{Models: router, Natives: a.natives, Steps: a.store.Steps(), Logger: a.log}).Register(a.api)
 	a.api.Handle("POST /v1/chat/completions", chat.New(chat.Config{Turns: turns, Models: router, Logger: a.log}))
 	messages.Register(a.api, messages.Config{Turns: turns, Models: router, Logger: a.log})

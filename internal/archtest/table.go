@@ -61,9 +61,9 @@ var Imports = map[string][]string{
 	"surface/chat":       {"auth", "provider", "sse", "surface/oai", "turn", "wire/oaichat", "wire/peek"},
 	"surface/responses":  {"auth", "provider", "sse", "surface/oai", "turn", "wire/oairesponses", "wire/peek"},
 	"surface/messages":   {"provider", "sse", "surface/anthropic", "turn", "wire/anthropic", "wire/peek"},
-	"surface/models":     {"auth", "provider", "surface/oai", "turn"},
+	"surface/models":     {"auth", "provider", "surface/anthropic", "surface/oai", "turn"},
 	"surface/containers": {"auth", "container", "store", "surface/oai", "turn"},
-	"surface/files":      {"auth", "container", "store", "surface/oai", "turn"},
+	"surface/files":      {"auth", "container", "store", "surface/anthropic", "surface/oai", "turn"},
 	"server":             {"auth", "surface/anthropic", "surface/oai", "telemetry", "turn"},
 
 	"bench": {"auth", "sandbox", "tool", "turn"},

@@ -225,7 +225,7 @@ func (m *Manager) Close() error {
 	m.parkAll(true)
 	m.wg.Wait()
 	m.quotas.save(context.Background())
-	var errs []error
+	errs := []error{m.volumes.close()}
 	for _, e := range m.all() {
 		errs = append(errs, m.volumes.unmount(e.detach())) // of workspaces that were not closed
 	}

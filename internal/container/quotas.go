@@ -173,7 +173,11 @@ func (q *quotas) measure(ctx context.Context, project string) (bytes int64, file
 		}
 		for _, row := range rows {
 			if !row.Ended() {
+<<<<<<< HEAD
 				bytes += q.volumes.stored(row.ID) + q.volumes.copies(row.ID) + row.Memory.Packed
+=======
+				bytes += q.volumes.stored(row.ID) + max(row.Memory.Bytes, row.Memory.Packed)
+>>>>>>> main
 			}
 		}
 		if !more {
