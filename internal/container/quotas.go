@@ -173,11 +173,7 @@ func (q *quotas) measure(ctx context.Context, project string) (bytes int64, file
 		}
 		for _, row := range rows {
 			if !row.Ended() {
-<<<<<<< HEAD
-				bytes += q.volumes.stored(row.ID) + q.volumes.copies(row.ID) + row.Memory.Packed
-=======
-				bytes += q.volumes.stored(row.ID) + max(row.Memory.Bytes, row.Memory.Packed)
->>>>>>> main
+				bytes += q.volumes.stored(row.ID) + q.volumes.checkpoints(row.ID) + max(row.Memory.Bytes, row.Memory.Packed)
 			}
 		}
 		if !more {
@@ -381,13 +377,13 @@ func (v *volumes) stored(id string) int64 {
 	return onDisk(filepath.Join(dir, "vol"))
 }
 
-// copies is how many bytes a container's hibernated memory and its checkpoints take beside that.
-func (v *volumes) copies(id string) int64 {
+// checkpoints is how many bytes a container's checkpoints take.
+func (v *volumes) checkpoints(id string) int64 {
 	dir, err := v.folder(id)
 	if err != nil {
 		return 0
 	}
-	return onDisk(filepath.Join(dir, "memory")) + onDisk(filepath.Join(dir, "checkpoints"))
+	return onDisk(filepath.Join(dir, "checkpoints"))
 }
 
 // onDisk is how many bytes of the disk everything below dir takes.
