@@ -96,13 +96,11 @@ func (e *entry) writeMemory(ctx context.Context, l *live) (store.Memory, error) 
 	if err == nil {
 		mem.Bytes, err = memory.Seal(dir)
 	}
-	if err == nil {
-		err = e.transition(ctx, store.StateHibernating, func(c *store.Container) { c.State, c.Memory = store.StateHibernated, mem })
-	}
 	if err != nil {
 		return store.Memory{}, errors.Join(err, os.RemoveAll(dir))
 	}
-	return mem, nil
+	// After an error of this step nobody knows whether the row names the image, so it stays; tidy removes it if not.
+	return mem, e.transition(ctx, store.StateHibernating, func(c *store.Container) { c.State, c.Memory = store.StateHibernated, mem })
 }
 
 // errNoMemory is wrapped where an image can never be resumed.
