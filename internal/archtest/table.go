@@ -47,11 +47,11 @@ var Imports = map[string][]string{
 	"sandbox/link":             {"guest/proto", "guest/tunnel", "sandbox"},
 
 	// What stands between.
-	"agent":         {"auth", "provider", "store", "tool", "turn"},
+	"agent":         {"auth", "provider", "skill", "store", "tool", "turn"},
 	"run":           {"auth", "store", "turn"},
 	"native":        {"auth", "provider", "store", "turn"},
 	"container":     {"auth", "blob", "memory", "sandbox", "store", "tool", "turn"},
-	"skill/catalog": {"auth", "blob", "skill", "store", "turn"},
+	"skill/catalog": {"auth", "blob", "skill", "store", "tool", "turn"},
 	"telemetry":     {"sandbox", "turn"},
 
 	// HTTP.
@@ -64,6 +64,7 @@ var Imports = map[string][]string{
 	"surface/models":     {"auth", "provider", "surface/anthropic", "surface/oai", "turn"},
 	"surface/containers": {"auth", "container", "store", "surface/oai", "turn"},
 	"surface/files":      {"auth", "container", "store", "surface/anthropic", "surface/oai", "turn"},
+	"surface/skills":     {"auth", "skill", "skill/catalog", "store", "surface/anthropic", "surface/oai", "turn"},
 	"server":             {"auth", "surface/anthropic", "surface/oai", "telemetry", "turn"},
 
 	"bench": {"auth", "sandbox", "tool", "turn"},

@@ -30,6 +30,8 @@ type Config struct {
 	Store   store.Store
 	Blobs   *blob.Store
 	Backend sandbox.Backend
+	// Skills are those that requests may name; nil is none.
+	Skills Skills
 	// Dir has the volumes. It belongs to this process: what is below it and has no row is removed.
 	Dir string
 	// Limits are those of every container; Limits.Memory is also the most that a client may ask for. Zero is sandbox.Defaults.
