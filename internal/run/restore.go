@@ -243,6 +243,12 @@ func (s *stored) fill(h turn.HostedCall) turn.HostedCall {
 	switch {
 	case !ok:
 		return h
+	case h.Pending && (c.Pending || c.ForModel == ""):
+		h.Container = c.Container
+		return h
+	case h.Pending: // it has ended, and the client did not get that answer
+		c.Pending = true
+		return c
 	case h.Outputs == nil, h.Code == c.Code && turn.SameOutputs(h, c):
 		return c
 	}
