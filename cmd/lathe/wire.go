@@ -129,8 +129,12 @@ func containerConfig(cfg *config.Config) container.Config {
 	s := cfg.Sandbox
 	out := container.Config{
 		Limits: limits(cfg), ExpireAfter: time.Duration(s.ExpireAfter), MaxFiles: s.Files,
+		IdleAfter: time.Duration(s.HibernateAfter), MemoryQuota: int64(s.HibernatedMemory),
 		MaxLive: s.MaxLive, MaxMemory: int64(s.MaxMemory), SlotWait: time.Duration(s.QueueTime), Pool: s.Pool, PoolMax: s.PoolMax,
 		PerProject: projectLimits(s.PerProject), Projects: map[string]container.ProjectLimits{},
+	}
+	if out.MemoryQuota == 0 {
+		out.MemoryQuota = -1 // no limit there, the default here
 	}
 	for _, p := range cfg.Projects {
 		out.Projects[p.Name] = projectLimits(p.Limits)
@@ -166,7 +170,7 @@ func (a *app) connect(context.Context) error {
 	a.api.Handle("GET /v1/models", catalogue)
 	a.api.Handle("GET /v1/models/{id...}", catalogue)
 	containers.New(a.containers, a.log).Register(a.api)
-	files.New(a.containers.Uploads(), a.log).Register(a.api)
+	files.New(a.containers, a.log).Register(a.api)
 	batches.New(batches.Config{Models: router, Natives: a.natives, Steps: a.store.Steps(), Logger: a.log}).Register(a.api)
 	a.api.Handle("POST /v1/chat/completions", chat.New(chat.Config{Turns: turns, Models: router, Logger: a.log}))
 	messages.Register(a.api, messages.Config{Turns: turns, Models: router, Logger: a.log})

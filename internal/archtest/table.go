@@ -38,6 +38,7 @@ var Imports = map[string][]string{
 	"upstream":                 {"provider", "sse", "turn", "wire/peek"},
 	"store/sqlite":             {"store"},
 	"blob":                     {},
+	"memory":                   {},
 	"guest":                    {"guest/editor", "guest/proto", "guest/tunnel"},
 	"guest/editor":             {"guest/proto"},
 	"guest/tunnel":             {"guest/proto"},
@@ -49,7 +50,7 @@ var Imports = map[string][]string{
 	"agent":         {"auth", "provider", "store", "tool", "turn"},
 	"run":           {"auth", "store", "turn"},
 	"native":        {"auth", "provider", "store", "turn"},
-	"container":     {"auth", "blob", "sandbox", "store", "tool", "turn"},
+	"container":     {"auth", "blob", "memory", "sandbox", "store", "tool", "turn"},
 	"skill/catalog": {"auth", "blob", "skill", "store", "turn"},
 	"telemetry":     {"sandbox", "turn"},
 
@@ -60,12 +61,12 @@ var Imports = map[string][]string{
 	"surface/chat":       {"auth", "provider", "sse", "surface/oai", "turn", "wire/oaichat", "wire/peek"},
 	"surface/responses":  {"auth", "provider", "sse", "surface/oai", "turn", "wire/oairesponses", "wire/peek"},
 	"surface/messages":   {"provider", "sse", "surface/anthropic", "turn", "wire/anthropic", "wire/peek"},
-	"surface/models":     {"auth", "provider", "surface/oai", "turn"},
+	"surface/models":     {"auth", "provider", "surface/anthropic", "surface/oai", "turn"},
 	"surface/containers": {"auth", "container", "store", "surface/oai", "turn"},
-	"surface/files":      {"auth", "container", "store", "surface/oai", "turn"},
+	"surface/files":      {"auth", "container", "store", "surface/anthropic", "surface/oai", "turn"},
 	"server":             {"auth", "surface/anthropic", "surface/oai", "telemetry", "turn"},
 
-	"bench": {"sandbox"},
+	"bench": {"auth", "sandbox", "tool", "turn"},
 
 	// For tests only.
 	"sandbox/fake":          {"guest", "guest/proto", "sandbox", "sandbox/link"},

@@ -22,7 +22,11 @@ const captureTimeout = time.Minute
 // maxCode is more than any model writes and less than a sandbox takes.
 const maxCode = 4 << 20
 
-const noteRestarted = "the interpreter was restarted: variables are gone, files are kept"
+// What the model and the client are told with the next call.
+const (
+	noteRestarted = "the interpreter was restarted: variables are gone, files are kept"
+	noteUnusable  = "the interpreter's memory could not be resumed: variables are gone, files are kept"
+)
 
 // workspace implements tool.Workspace.
 type workspace struct {
@@ -62,7 +66,8 @@ func (w *workspace) Notes() []string {
 	return out
 }
 
-// Close gives the container back. The sandbox stays up until it has been idle for Config.IdleAfter or another one needs its place.
+// Close gives the container back. The sandbox stays up until it has been idle for Config.IdleAfter or another one needs its place: then
+// it hibernates.
 func (w *workspace) Close() error {
 	w.mu.Lock()
 	again := w.closed
@@ -99,14 +104,23 @@ func (w *workspace) Run(ctx context.Context, call tool.Call, sink func(tool.Chun
 	if err := e.calls.Acquire(ctx, 1); err != nil {
 		return nil, context.Cause(ctx)
 	}
-	done := func() { e.calls.Release(1) }
+	e.count(1)
+	done := func() {
+		e.count(-1)
+		e.calls.Release(1)
+	}
 	e.touch(ctx)
-	out, err := w.run(ctx, call, sink)
+	// The client may stay while the Manager closes.
+	runCtx, cancel := context.WithCancelCause(ctx)
+	stop := context.AfterFunc(e.m.ctx, func() { cancel(context.Cause(e.m.ctx)) })
+	defer stop()
+	defer cancel(nil)
+	out, err := w.run(runCtx, call, sink)
 	if err == nil {
 		done()
 		return out, nil
 	}
-	if ctx.Err() == nil {
+	if runCtx.Err() == nil {
 		done()
 		return nil, err
 	}
@@ -122,6 +136,13 @@ func (w *workspace) Run(ctx context.Context, call tool.Call, sink func(tool.Chun
 		}
 	})
 	return nil, err
+}
+
+// count notes that a call has begun, or ended.
+func (e *entry) count(n int) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.running += n
 }
 
 func (e *entry) hasEnded() bool {
@@ -250,12 +271,10 @@ func (w *workspace) exec(ctx context.Context, call sandbox.Call, col *collector)
 		if err != nil {
 			return nil, err
 		}
-		if w.takeRestarted() {
-			w.note(noteRestarted)
+		if note := w.takeForgot(); note != "" {
+			w.note(note)
 		}
-		began := time.Now()
-		res, err := l.Exec(ctx, call, col.push)
-		w.m.quotas.ran(w.key.project, time.Since(began))
+		res, err := w.guarded(ctx, l, call, col)
 		notStarted := errors.Is(err, sandbox.ErrNotStarted)
 		if !notStarted {
 			w.setRan(l)
@@ -265,7 +284,10 @@ func (w *workspace) exec(ctx context.Context, call sandbox.Call, col *collector)
 		}
 		if ctx.Err() != nil {
 			if res != nil && res.KernelRestarted {
-				w.setRestarted() // the next call's client must hear of it
+				w.setForgot() // the next call's client must hear of it
+			}
+			if errors.Is(context.Cause(ctx), errClosing) && !notStarted {
+				return nil, w.ran(errClosing)
 			}
 			return nil, context.Cause(ctx)
 		}
@@ -284,8 +306,8 @@ func (w *workspace) exec(ctx context.Context, call sandbox.Call, col *collector)
 				Kind: turn.KindOverloaded, RetryAfter: 5 * time.Second, Message: "the sandbox did not start the code; try again", Cause: err,
 			}
 		}
-		if w.takeRestarted() {
-			w.note(noteRestarted)
+		if note := w.takeForgot(); note != "" {
+			w.note(note)
 		}
 		if errors.Is(err, sandbox.ErrOutOfMemory) {
 			return &sandbox.Result{Status: sandbox.StatusKilled, ExitCode: 137, Error: fmt.Sprintf(

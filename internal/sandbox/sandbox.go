@@ -53,7 +53,10 @@ type Sandbox interface {
 	// calls; there is no other way out. A second Connect replaces the first and resets its connections. Checkpoint ends the network, and
 	// a restored sandbox has none until it is connected again.
 	Connect(ctx context.Context, n *Network) error
-	// Bind makes a host directory visible while the sandbox runs, at m.Target below a mount of the Spec that is a Hub.
+	// Bind makes a host directory visible while the sandbox runs, at m.Target below a mount of the Spec that is a Hub, in the place of one
+	// that was bound there before. It lasts as long as the sandbox, is no part of a Checkpoint, and must be asked for again in the
+	// Spec of a Restore. All is read-only below a Hub that is; what shall be read-only needs such a Hub. Where the backend can only link
+	// or copy (without root) what changes in the source later may not be seen, and the Hub must be ReadOnly.
 	Bind(ctx context.Context, m Mount) error
 	// Done is closed when the sandbox has ended for whatever reason.
 	Done() <-chan struct{}
@@ -108,7 +111,7 @@ type Network struct {
 type Mount struct {
 	Source, Target string
 	ReadOnly       bool
-	// Hub says that others may be bound below this one. Its source is an empty folder that only the backend writes to.
+	// Hub says that others may be bound below this one, which is an empty folder of the backend's: Source is not used.
 	Hub bool
 }
 

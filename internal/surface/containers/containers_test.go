@@ -55,7 +55,7 @@ func newSite(t *testing.T) *site {
 	t.Cleanup(func() { must(t, m.Close()); must(t, backend.Close()) })
 	mux := http.NewServeMux()
 	containers.New(m, nil).Register(mux)
-	files.New(m.Uploads(), nil).Register(mux)
+	files.New(m, nil).Register(mux)
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_, key, _ := strings.Cut(r.Header.Get("Authorization"), " ")
 		mux.ServeHTTP(w, r.WithContext(auth.WithPrincipal(r.Context(), auth.Principal{Name: key, Project: key})))
