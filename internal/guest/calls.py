@@ -18,7 +18,7 @@ class Tools:
         for name in [name for name in self.made if name not in names]:
             function = self.made.pop(name)
             if space.get(name) is function:
-                del space[name]
+                space.pop(name, None)
         for name in names:
             if name not in self.made:
                 self.made[name] = self.make(name)

@@ -54,9 +54,6 @@ func (rec *record) finish(ctx context.Context, f turn.Finished) error {
 func (rec *record) turnSteps(f turn.Finished) ([]store.Step, error) {
 	var ids []string
 	for _, c := range openCalls(f.Items) {
-		if c.Caller != "" {
-			return nil, nil // the protocol that has calls of programs carries all steps, and the turn has not ended
-		}
 		if turn.IsHiddenCallID(c.CallID) {
 			ids = append(ids, c.CallID)
 		}
