@@ -64,6 +64,7 @@ var Imports = map[string][]string{
 	"surface/models":     {"auth", "provider", "surface/anthropic", "surface/oai", "turn"},
 	"surface/containers": {"auth", "container", "store", "surface/oai", "turn"},
 	"surface/files":      {"auth", "container", "store", "surface/anthropic", "surface/oai", "turn"},
+	"surface/skills":     {"auth", "skill", "skill/catalog", "store", "surface/anthropic", "surface/oai", "turn"},
 	"server":             {"auth", "surface/anthropic", "surface/oai", "telemetry", "turn"},
 
 	"bench": {"auth", "sandbox", "tool", "turn"},

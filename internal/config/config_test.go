@@ -89,6 +89,8 @@ sandbox:
   expire_after: 24h
   per_project: {live: 10, memory: 8GiB, stored: 50GiB, files: 1000, time_per_day: 2h}
 agent: {max_rounds: 4, max_calls: 20, max_time: 1m30s}
+skills_dir: ~/skills
+skills: {per_project: 50, stored: 1GiB, cache: 2GiB}
 server: {request_memory: 128MiB}
 `, map[string]string{"LATHE_KEY_ALICE": "sk-alice-123", "VLLM_KEY": "sk-vllm", "PROCS": "64", "LATHE_IMAGE_DIR": "/img"})
 	if err != nil {
@@ -119,7 +121,8 @@ server: {request_memory: 128MiB}
 			{Name: "research", Limits: ProjectLimits{Memory: 8 << 30, Stored: 1 << 40, Files: 1000, TimePerDay: Duration(2 * time.Hour)}},
 			{Name: "default", Limits: ProjectLimits{Live: 10, Memory: 8 << 30, Stored: 50 << 30, Files: 1000, TimePerDay: Duration(2 * time.Hour)}},
 		},
-		Agent:  Agent{MaxRounds: 4, MaxCalls: 20, MaxTime: Duration(90 * time.Second)},
+		Agent:     Agent{MaxRounds: 4, MaxCalls: 20, MaxTime: Duration(90 * time.Second)},
+		SkillsDir: "/home/ann/skills", Skills: Skills{PerProject: 50, Stored: 1 << 30, Cache: 2 << 30},
 		Server: Server{RequestMemory: 128 << 20},
 	}
 	if diff := cmp.Diff(want, got, secrets); diff != "" {
@@ -169,11 +172,14 @@ func TestFaults(t *testing.T) {
 		want       []string // without the file's path
 	}{
 		{"unknown key", "listn: 127.0.0.1:1\n", []string{`:1: listn: unknown key, did you mean "listen"?`}},
+		{"skills", "skills: {per_project: 0, stored: 1KiB, cache: much, dir: x}\n", []string{
+			`:1: skills.per_project: "0" is not a whole number from 1 to 1000000`, `:1: skills.stored: "1KiB" is out of bounds: allowed are 1MiB to 16TiB`,
+			`:1: skills.cache: "much" is not a size: write a number and a unit (KiB, MiB, GiB, TiB, or KB, MB, GB, TB), such as 512MiB`, `:1: skills.dir: unknown key: allowed here are per_project, stored, cache`}},
 		{"unknown key far from all", "agent: {zzzzzzz: 1}\n", []string{`:1: agent.zzzzzzz: unknown key: allowed here are max_rounds, max_calls, max_time`}},
 		{"twice", "listen: 127.0.0.1:1\nlisten: 127.0.0.1:2\n", []string{`:2: listen: stands twice, first in line 1: keep one`}},
 		{"two documents", "listen: 127.0.0.1:1\n---\nlisten: 127.0.0.1:2\n",
 			[]string{`:3: a second document: write one document, without '---' between its parts`}},
-		{"not a mapping", "- a\n", []string{`:1: must hold keys with values (listen, data_dir, database, blobs, keys, models, sandbox, projects, agent, server), not a list`}},
+		{"not a mapping", "- a\n", []string{`:1: must hold keys with values (listen, data_dir, database, blobs, keys, models, sandbox, projects, agent, skills_dir, skills, server), not a list`}},
 		{"scalar for list", "models: demo\n", []string{`:1: models: must be a list (lines that start with '- '), not a single value`}},
 		{"list for scalar", "listen: [a]\n", []string{`:1: listen: must be a single value, not a list`}},
 		{"listen", "listen: 4747\n", []string{
