@@ -106,6 +106,8 @@ type workspaces struct {
 	checkErr, openErr error
 	uploads           []turn.File
 	openNotes         []string
+	skills            []tool.Skill
+	mounted           []tool.Skill
 
 	mu             sync.Mutex
 	opened, closed int
@@ -119,6 +121,15 @@ type workspaces struct {
 func (w *workspaces) Check(context.Context, *turn.Hosted) ([]turn.File, error) {
 	return w.uploads, w.checkErr
 }
+
+func (w *workspaces) Skills(_ context.Context, h *turn.Hosted) ([]tool.Skill, error) {
+	if len(h.Skills) == 0 {
+		return nil, nil
+	}
+	return w.skills, nil
+}
+
+func (w *workspaces) Mount(skills []tool.Skill) { w.mounted = skills }
 
 func (w *workspaces) Open(context.Context, *turn.Hosted) (tool.Workspace, error) {
 	w.mu.Lock()

@@ -39,6 +39,9 @@ func (l *loop) history(uploads []turn.File) []turn.Item {
 	if l.req.Hosted != nil && l.req.Hosted.Pause {
 		out = textLast(out, used)
 	}
+	if text := l.skillsPrompt(); text != "" {
+		out = turn.InsertNote(out, text)
+	}
 	if note := filesNote(uploads); note != "" {
 		return turn.InsertNote(out, note)
 	}

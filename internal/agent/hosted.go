@@ -16,6 +16,8 @@ type openCall struct {
 	name   string // as the model knows it
 	// refusal is what a call that is not run is answered with.
 	refusal string
+	// silent is a call that is answered here and that the client never sees.
+	silent bool
 
 	// The rest is for hosted calls only.
 	id, tool, container string
@@ -46,8 +48,11 @@ func (r *round) callStarted(ctx context.Context, ev turn.CallStarted) error {
 	if c.refusal = r.refusal(name, r.last); c.refusal != "" {
 		return nil
 	}
-	r.obey(name)
 	hosted, ok := r.set.Hosted(name)
+	if c.silent = hosted == tool.ReadSkillName; c.silent {
+		return nil
+	}
+	r.obey(name)
 	if !ok {
 		return r.emit(turn.CallStarted{CallID: c.callID, Name: name, Raw: ev.Raw})
 	}
@@ -62,7 +67,7 @@ func (r *round) callStarted(ctx context.Context, ev turn.CallStarted) error {
 
 func (r *round) callDelta(delta string) error {
 	switch c := r.call; {
-	case c.refusal != "":
+	case c.refusal != "" || c.silent:
 		return nil
 	case c.args == nil:
 		return r.emit(turn.CallDelta{Delta: delta})
@@ -89,6 +94,9 @@ func (r *round) callDone(ctx context.Context, call turn.Call) error {
 		r.items = append(r.items, call)
 		r.repeats.add(call.Name, call.Arguments, c.refusal)
 		r.answer(c, c.refusal, nil, true)
+		return nil
+	case c.silent:
+		r.readSkill(c, call)
 		return nil
 	case c.args == nil:
 		r.clients++
@@ -200,9 +208,13 @@ func (l *loop) open(ctx context.Context) error {
 	if l.ws != nil {
 		return nil
 	}
-	ws, err := l.cfg.Workspaces.Open(ctx, l.req.Hosted)
+	ws, err := l.cfg.Workspaces.Open(ctx, l.asked)
+	if err != nil {
+		return err
+	}
+	ws.Mount(l.skills)
 	l.ws = ws
-	return err
+	return nil
 }
 
 // notRun closes the block of a call whose code was never started.

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/lathe-gateway/lathe/internal/sandbox"
+	"github.com/lathe-gateway/lathe/internal/tool"
 )
 
 const (
@@ -304,6 +305,7 @@ func (vol *volume) mounts() []sandbox.Mount {
 	return []sandbox.Mount{
 		{Source: filepath.Join(vol.path, "data"), Target: dataMount},
 		{Source: filepath.Join(vol.path, "home"), Target: homeMount},
+		{Target: tool.SkillsRoot, Hub: true, ReadOnly: true},
 	}
 }
 
