@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"os"
 	"slices"
 	"time"
 
@@ -115,6 +116,9 @@ func (a *app) openContainers(ctx context.Context) error {
 	backend = a.metrics.Backend(backend)
 	a.closers = append(a.closers, backend.Close)
 	own := containerConfig(a.cfg)
+	if own.Images, err = projectImages(a.cfg); err != nil {
+		return err
+	}
 	own.Store, own.Blobs, own.Backend, own.Dir, own.Logger = a.store, blobs, backend, a.dir.Path("containers"), a.log
 	a.containers, err = container.New(own)
 	if err != nil {
@@ -147,6 +151,22 @@ func containerConfig(cfg *config.Config) container.Config {
 		out.Projects[p.Name] = projectLimits(p.Limits)
 	}
 	return out
+}
+
+// projectImages are the folders of the images of projects that have one of their own.
+func projectImages(cfg *config.Config) (map[string]string, error) {
+	out := map[string]string{}
+	for i, p := range cfg.Projects {
+		if p.Image == "" {
+			continue
+		}
+		img, err := image.Find(p.Image, cfg.ImageDirs)
+		if err != nil {
+			return nil, fmt.Errorf("projects[%d].image: %w", i, err)
+		}
+		out[p.Name] = img.Dir
+	}
+	return out, nil
 }
 
 func projectLimits(l config.ProjectLimits) container.ProjectLimits {
@@ -218,6 +238,63 @@ func newBackend(cfg *config.Config, state string, log *slog.Logger) (sandbox.Bac
 		return nil, err
 	}
 	return gvisor.New(own)
+}
+
+// trialBackend opens a backend of its own for one image, to try it or what is put into it.
+func trialBackend(cfg *config.Config) func(dir string) (sandbox.Backend, error) {
+	return func(dir string) (sandbox.Backend, error) {
+		guest, err := embedded.Guest()
+		if err != nil {
+			return nil, err
+		}
+		state, err := os.MkdirTemp("", "lathe-image-")
+		if err != nil {
+			return nil, err
+		}
+		b, err := gvisor.New(gvisor.Config{Runsc: runscPath(cfg), StateDir: state, Guest: guest, Image: dir, Logger: slog.New(slog.DiscardHandler)})
+		if err != nil {
+			return nil, errors.Join(err, os.RemoveAll(state))
+		}
+		return &passing{b, state}, nil
+	}
+}
+
+// passing is a backend whose state goes with it.
+type passing struct {
+	sandbox.Backend
+	state string
+}
+
+// Close ends it.
+func (p *passing) Close() error { return errors.Join(p.Backend.Close(), os.RemoveAll(p.state)) }
+
+// prepareImages has the images prepared where the gateway of this configuration looks for it.
+func prepareImages(ctx context.Context, cfg *config.Config, names []string, say func(string, ...any)) error {
+	dir, err := datadir.Open(cfg.DataDir)
+	if errors.Is(err, datadir.ErrInUse) {
+		return fmt.Errorf("%w; a gateway that runs prepares its images itself", err)
+	}
+	if err != nil {
+		return err
+	}
+	defer dir.Close()
+	backend, err := newBackend(cfg, dir.Path("sandboxes"), slog.New(slog.DiscardHandler))
+	if err != nil {
+		return err
+	}
+	defer backend.Close()
+	for _, name := range names {
+		img, err := image.Find(name, cfg.ImageDirs)
+		if err != nil {
+			return err
+		}
+		began := time.Now()
+		if err := backend.Prepare(ctx, img.Dir); err != nil {
+			return fmt.Errorf("preparing %s: %w", img.Name, err)
+		}
+		say("%s is prepared (%.1f s)", img.Name, time.Since(began).Seconds())
+	}
+	return nil
 }
 
 // newModels makes the models that the configuration lists, in its order. natives, where there is one, watches those whose hosted tools are

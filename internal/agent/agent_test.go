@@ -106,6 +106,8 @@ type workspaces struct {
 	checkErr, openErr error
 	uploads           []turn.File
 	openNotes         []string
+	skills            []tool.Skill
+	mounted           []tool.Skill
 
 	mu             sync.Mutex
 	opened, closed int
@@ -113,11 +115,21 @@ type workspaces struct {
 	notes          []string
 	files          map[string]turn.File
 	interrupted    chan struct{} // closed when a program was interrupted
+	waiting        map[string]*program
 }
 
 func (w *workspaces) Check(context.Context, *turn.Hosted) ([]turn.File, error) {
 	return w.uploads, w.checkErr
 }
+
+func (w *workspaces) Skills(_ context.Context, h *turn.Hosted) ([]tool.Skill, error) {
+	if len(h.Skills) == 0 {
+		return nil, nil
+	}
+	return w.skills, nil
+}
+
+func (w *workspaces) Mount(skills []tool.Skill) { w.mounted = skills }
 
 func (w *workspaces) Open(context.Context, *turn.Hosted) (tool.Workspace, error) {
 	w.mu.Lock()
@@ -164,8 +176,19 @@ func (w *workspace) Run(ctx context.Context, c tool.Call, sink func(tool.Chunk))
 	w.ran = append(w.ran, c.Code)
 	w.mu.Unlock()
 	o := &tool.Outcome{Status: "ok", Duration: time.Millisecond}
-	for line := range strings.Lines(c.Code) {
+	if c.Tool == tool.Edit {
+		o.Edit, o.Path = &turn.Edit{Command: "view", FileType: "text", Content: "x\n", StartLine: 1, NumLines: 1, TotalLines: 1}, "a"
+		return o, nil
+	}
+	lines := strings.SplitAfter(strings.TrimSuffix(c.Code, "\n"), "\n")
+	if c.Answers != nil {
+		o, lines = w.resume(c)
+	}
+	for i, line := range lines {
 		verb, arg, _ := strings.Cut(strings.TrimSuffix(line, "\n"), " ")
+		if verb == "await" {
+			return w.wait(c, o, lines[i+1:], arg), nil
+		}
 		if err := w.exec(ctx, o, verb, arg, sink); err != nil || o.Status != "ok" {
 			return o, err
 		}

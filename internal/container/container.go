@@ -30,6 +30,8 @@ type Config struct {
 	Store   store.Store
 	Blobs   *blob.Store
 	Backend sandbox.Backend
+	// Skills are those that requests may name; nil is none.
+	Skills Skills
 	// Dir has the volumes. It belongs to this process: what is below it and has no row is removed.
 	Dir string
 	// Limits are those of every container; Limits.Memory is also the most that a client may ask for. Zero is sandbox.Defaults.
@@ -52,6 +54,8 @@ type Config struct {
 	MaxLive int
 	// SlotWait is how long a call waits for a place. Zero is 30 seconds.
 	SlotWait time.Duration
+	// Images are the folders of the images of projects that have one of their own; others have the backend's default.
+	Images map[string]string
 	// PerProject is what a project may take; Projects are those for which something else holds.
 	PerProject ProjectLimits
 	Projects   map[string]ProjectLimits

@@ -110,14 +110,20 @@ func (e *entry) boots(ctx context.Context, memory int64) (*live, error) {
 var errSpent = errors.New("container: memory has been used")
 
 // raise has a sandbox up, with what mem holds if that can be.
-func (e *entry) raise(ctx context.Context, memory int64, mem store.Memory) (*live, error) {
+func (e *entry) raise(ctx context.Context, memory int64, mem store.Memory) (up *live, err error) {
 	vol, err := e.attach(ctx)
 	if err != nil {
 		return nil, err
 	}
 	began := time.Now()
-	spec := e.m.spec(vol, memory)
+	spec := e.m.spec(vol, e.key.project, memory)
 	l := &live{memory: memory, freed: make(chan struct{})}
+	spec.Mounts = append(spec.Mounts, e.boundSkills(ctx, l)...)
+	defer func() {
+		if up == nil {
+			l.releaseSkills()
+		}
+	}()
 	if mem.ID != "" {
 		if l.Sandbox, err = e.resume(ctx, spec, mem); err != nil {
 			if errors.Is(err, sandbox.ErrUnavailable) {
@@ -169,11 +175,11 @@ func (e *entry) settle(ctx context.Context, l *live, mem store.Memory) error {
 }
 
 // spec is what a sandbox of a container is made of.
-func (m *Manager) spec(vol *volume, memory int64) sandbox.Spec {
+func (m *Manager) spec(vol *volume, project string, memory int64) sandbox.Spec {
 	limits := m.Limits
 	limits.Memory = memory
 	return sandbox.Spec{
-		ID: vol.id + "-" + suffix(), Mounts: vol.mounts(), Limits: limits,
+		ID: vol.id + "-" + suffix(), Image: m.Images[project], Mounts: vol.mounts(), Limits: limits,
 		Env: map[string]string{"INPUT_DIR": dataMount, "OUTPUT_DIR": dataMount},
 	}
 }
@@ -211,6 +217,7 @@ func (e *entry) watch(l *live) {
 	if err := l.Close(); err != nil {
 		e.m.log.Error("ending a sandbox failed", "container", e.key.id, "error", err)
 	}
+	l.releaseSkills()
 	kept := saving != nil && l.saved.ID != ""
 	if !kept {
 		e.update(e.m.ctx, func(c *store.Container) {
