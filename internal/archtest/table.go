@@ -21,7 +21,8 @@ var Imports = map[string][]string{
 	"config":            {},
 	"datadir":           {},
 	"archtest":          {},
-	"image":             {},
+	"image/rootfs":      {},
+	"image":             {"image/rootfs"},
 	"skill":             {},
 
 	// Contracts.
@@ -44,6 +45,8 @@ var Imports = map[string][]string{
 	"guest/tunnel":             {"guest/proto"},
 	"guest/embedded":           {},
 	"sandbox/gvisor":           {"guest/embedded", "guest/proto", "image", "sandbox", "sandbox/link"},
+	"image/oci":                {"image/rootfs"},
+	"image/build":              {"image", "image/oci", "image/rootfs", "sandbox"},
 	"sandbox/link":             {"guest/proto", "guest/tunnel", "sandbox"},
 
 	// What stands between.
@@ -51,6 +54,7 @@ var Imports = map[string][]string{
 	"run":           {"auth", "store", "turn"},
 	"native":        {"auth", "provider", "store", "turn"},
 	"container":     {"auth", "blob", "memory", "sandbox", "store", "tool", "turn"},
+	"litellm":       {"skill"},
 	"skill/catalog": {"auth", "blob", "skill", "store", "tool", "turn"},
 	"telemetry":     {"sandbox", "turn"},
 

@@ -3,6 +3,7 @@ package container
 import (
 	"context"
 	"errors"
+	"maps"
 	"os"
 	"slices"
 	"sync"
@@ -73,7 +74,7 @@ func newPool(m *Manager) *pool {
 	}
 }
 
-// StartPool prepares the image and then keeps spare containers ready, both in the background, until Close. Call it once, after Reconcile,
+// StartPool prepares the images and then keeps spare containers ready, both in the background, until Close. Call it once, after Reconcile,
 // when requests are being served. Without it there is no pool.
 func (m *Manager) StartPool() {
 	if m.begin() != nil {
@@ -96,14 +97,22 @@ func (m *Manager) Spares() int {
 }
 
 func (m *Manager) prepare() {
-	began := time.Now()
-	err := m.Backend.Prepare(m.ctx, "")
-	switch {
-	case m.ctx.Err() != nil || errors.Is(err, sandbox.ErrUnavailable):
-	case err != nil:
-		m.log.Error("preparing the image failed: new containers start slowly", "error", err)
-	default:
-		m.log.Info("image prepared", "took", time.Since(began).Round(time.Millisecond))
+	images := []string{""} // the default one first: spares wait for it
+	for _, dir := range slices.Sorted(maps.Values(m.Images)) {
+		if !slices.Contains(images, dir) {
+			images = append(images, dir)
+		}
+	}
+	for _, dir := range images {
+		began := time.Now()
+		err := m.Backend.Prepare(m.ctx, dir)
+		switch {
+		case m.ctx.Err() != nil || errors.Is(err, sandbox.ErrUnavailable):
+		case err != nil:
+			m.log.Error("preparing the image failed: new containers start slowly", "image", dir, "error", err)
+		default:
+			m.log.Info("image prepared", "image", dir, "took", time.Since(began).Round(time.Millisecond))
+		}
 	}
 }
 
@@ -212,7 +221,7 @@ func (p *pool) start(ctx context.Context, id string) (*spare, error) {
 	var sb sandbox.Sandbox
 	err = os.WriteFile(m.volumes.spareOf(id), []byte(m.owner), 0o600)
 	if err == nil {
-		sb, err = m.Backend.Start(ctx, m.spec(vol, m.Limits.Memory))
+		sb, err = m.Backend.Start(ctx, m.spec(vol, noProject, m.Limits.Memory))
 	}
 	if err != nil {
 		return nil, errors.Join(err, m.volumes.unmount(vol), m.volumes.remove(id))
@@ -248,9 +257,12 @@ func (p *pool) take(s *spare) bool {
 	return true
 }
 
-// claim hands out a spare together with its place, nil if there is none for this project. Each goes to one caller only, who calls forget
+// claim hands out a spare together with its place, nil if there is none for this project: spares have the default image. Each goes to one caller only, who calls forget
 // when the row is made.
 func (p *pool) claim(project string) *spare {
+	if p.m.Images[project] != "" {
+		return nil
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if !p.on {

@@ -1,13 +1,16 @@
 """Lathe's Python kernel: one long-lived interpreter that runs cells for the guest.
 
 It is started by internal/guest (kernel.go) and talks with it in the frames of internal/guest/proto, requests on fd 3 and messages on fd 4;
-what is written to fds 1 and 2 the guest takes from pipes. Payloads: START is a list (code, directory, then names and values of the
-environment), WARM a list of modules, RENEW "1" in a fresh container; each is answered by RESULT: status NUL exit code NUL error.
+what is written to fds 1 and 2 the guest takes from pipes. Payloads: START is a list (code, directory, names of functions one a line, then
+names and values of the environment), WARM a list of modules, RENEW "1" in a fresh container; each is answered by RESULT: status NUL exit
+code NUL error. In place of it a START may be answered by CALLS, a list (number, name, arguments) for each call of such a function; the
+program waits then for RESUME, a list ("results", "timeout" or "interrupt", then number, "1" for an error, and text of each), which is
+answered as a START is.
 Before the code of a START runs comes STARTED: from then until RESULT, and no earlier, the guest may send SIGINT.
 PING asks the guest to drain fds 1 and 2 and is answered by HELLO; HELLO to the guest says that the kernel is ready, and which one.
 
 The guest drains fds 1 and 2 before it acts on a frame, so a display or a result never overtakes what was printed before it.
-The sources of wire.py and display.py stand before this file's, in one namespace. IPython's InteractiveShell runs the cells where it is
+The sources of wire.py, display.py and calls.py stand before this file's, in one namespace. IPython's InteractiveShell runs the cells where it is
 installed, else Plain below. Everything that is not needed to start is imported late.
 """
 import builtins
@@ -90,7 +93,7 @@ class Plain:
         main = types.ModuleType("__main__")
         main.__builtins__ = builtins
         sys.modules["__main__"] = main
-        self.names = main.__dict__
+        self.names = main.__dict__  # of programs; also in the engine below
         builtins.display, builtins.exit, builtins.quit = self.display, leave, leave
         sys.displayhook = self.displayhook
 
@@ -243,6 +246,7 @@ def ipython(figures):
 
     class Engine:
         flavour = b"ipython"
+        names = shell.user_ns
 
         def run(self, code):
             result = shell.run_cell(code, store_history=True)
@@ -269,8 +273,9 @@ def environment(env):
     os.environ.update(env)
 
 
-def cell(engine, figures, code, where, env):
+def cell(engine, figures, code, where, functions, env):
     environment(env)
+    tools.offer(functions.split(), engine.names)
     reserve.take()
     if where:
         os.chdir(where)
@@ -351,8 +356,8 @@ def serve():
         kind, payload = wire.receive()
         try:
             if kind == START:
-                code, where, *env = unlist(payload)
-                done = cell(engine, figures, code, where, dict(zip(env[::2], env[1::2])))
+                code, where, functions, *env = unlist(payload)
+                done = cell(engine, figures, code, where, functions, dict(zip(env[::2], env[1::2])))
             elif kind == WARM:
                 done = warm(engine, unlist(payload))
             elif kind == RENEW:
@@ -376,6 +381,7 @@ def serve():
 outer = {}  # what the variables of the last call were before it
 reserve = Reserve()
 wire = Wire()
+tools = Tools()
 os.register_at_fork(after_in_child=wire.forked)
 signal.signal(signal.SIGINT, wire.interrupted)
 OUT = sys.stdout = sys.__stdout__ = Stream(1)

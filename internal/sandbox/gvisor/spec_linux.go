@@ -192,6 +192,7 @@ func newSpec(in specInput, l sandbox.Limits, own []ociMount) *ociSpec {
 		// gVisor makes its own network namespace without interfaces, and inside it only a loopback of its own network stack.
 		Linux: ociLinux{Namespaces: []ociNamespace{{"pid"}, {"network"}, {"ipc"}, {"uts"}, {"mount"}}},
 	}
+	spec.Process.Env = append(spec.Process.Env, in.root.env()...)
 	if in.cgroup != "" {
 		spec.Linux.CgroupsPath = in.cgroup
 		spec.Linux.Resources = resources(l, in.swap)
