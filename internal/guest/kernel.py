@@ -2,10 +2,11 @@
 
 It is started by internal/guest (kernel.go) and talks with it in the frames of internal/guest/proto, requests on fd 3 and messages on fd 4;
 what is written to fds 1 and 2 the guest takes from pipes. Payloads: START is a list (code, directory, names of functions one a line, "1"
-where new pipes for fds 1 and 2 come over fd 5, then names and values of the environment), WARM a list of modules, RENEW a list
-("1" in a fresh container, then names and values of the environment); each is answered by RESULT: status NUL exit code, with a "+" if other programs were started, NUL error. In place of it a START
-may be answered by CALLS, a list (number, name, arguments) for each call of such a function; the program waits then for RESUME, a list
-("results", "timeout" or "interrupt", then number, "1" for an error, and text of each), which is answered as a START is.
+where new pipes for fds 1 and 2 come over fd 5, then names and values of the environment), WARM a list of modules, RENEW a list ("1" in a
+fresh container, then names and values of the environment); each is answered by RESULT: status NUL exit code, with a "+" if other programs
+were started, NUL error. In place of it a START may be answered by CALLS, a list (number, name, arguments) for each call of such a
+function; the program waits then for RESUME, a list ("results", "timeout" or "interrupt", then number, "1" for an error, and text of
+each), which is answered as a START is.
 Before the code of a START runs comes STARTED: from then until RESULT, and no earlier, the guest may send SIGINT.
 PING asks the guest to drain fds 1 and 2 and is answered by HELLO; HELLO to the guest says that the kernel is ready, and which one.
 
