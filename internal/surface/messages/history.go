@@ -27,7 +27,8 @@ type history struct {
 	order []string        // of open
 
 	hosted map[string]*hostedCall // by the client's id
-	waits  []string               // hosted calls without a result, in order
+	ran    []string               // those of code execution, in order
+	waits  int                    // how many of these have no result yet
 }
 
 // hostedCall is a call that ran here, while its result is looked for.
@@ -122,10 +123,11 @@ func (h *history) serverCall(path string, b *wire.ToolUse) error {
 		return nil
 	}
 	call.item = len(h.items)
-	if len(h.waits) == 0 {
+	if h.waits == 0 {
 		h.spoke = false
 	}
-	h.waits = append(h.waits, b.ID)
+	h.waits++
+	h.ran = append(h.ran, b.ID)
 	h.items = append(h.items, turn.HostedCall{
 		ID: ownHostedID(b.ID), Tool: part.tool, Code: codeOf(b.Input, part.argument), Status: turn.StatusCompleted, Outputs: []turn.Output{},
 	})
@@ -170,7 +172,7 @@ func (h *history) serverResult(path string, b *wire.ServerResult) error {
 		return invalid(path+".type", "the result of `%s` must be a `%s_tool_result`", call.name, call.name)
 	}
 	call.done = true
-	h.waits = slices.DeleteFunc(h.waits, func(id string) bool { return id == b.ToolUseID })
+	h.waits--
 	item, ok := h.items[call.item].(turn.HostedCall)
 	if !ok {
 		return nil // the item is always a hosted call
@@ -275,8 +277,11 @@ func (h *history) waiting() error {
 			programs[c.Caller] = true
 		}
 	}
-	for _, id := range h.waits {
+	for _, id := range h.ran {
 		call := h.hosted[id]
+		if call.done {
+			continue
+		}
 		if h.spoke {
 			return invalid(call.path, "`%s` tool use with id `%s` was found without a corresponding `%s_tool_result` block", call.name, id, call.name)
 		}
