@@ -65,7 +65,19 @@ type app struct {
 // wire opens and connects the parts that cfg asks for. Close what it returns. After an error nothing stays open.
 func wire(ctx context.Context, cfg *config.Config, log *slog.Logger) (*app, error) {
 	a := &app{cfg: cfg, log: log, metrics: telemetry.New(version), keys: keysOf(cfg), api: http.NewServeMux()}
-	for _, open := range []func(context.Context) error{a.openData, a.openContainers, a.openSkills, a.connect} {
+	for _, open := range []func(context.Context) error{a.openData, a.openBlobs, a.openContainers, a.openSkills, a.connect} {
+		if err := open(ctx); err != nil {
+			a.close(ctx)
+			return nil, err
+		}
+	}
+	return a, nil
+}
+
+// wireSkills opens only what keeps skills, for commands that change them without a server.
+func wireSkills(ctx context.Context, cfg *config.Config, log *slog.Logger) (*app, error) {
+	a := &app{cfg: cfg, log: log}
+	for _, open := range []func(context.Context) error{a.openData, a.openBlobs, a.openSkills} {
 		if err := open(ctx); err != nil {
 			a.close(ctx)
 			return nil, err
@@ -101,14 +113,18 @@ func (a *app) openData(ctx context.Context) error {
 	return nil
 }
 
-// openContainers opens what is needed to run code, and removes what an earlier process left behind. Without a backend the rest works.
-func (a *app) openContainers(ctx context.Context) error {
+func (a *app) openBlobs(context.Context) error {
 	blobs, err := blob.Open(a.dir.Path("blobs"))
 	if err != nil {
 		return fmt.Errorf("the blobs in data_dir: %w", err)
 	}
 	a.blobs = blobs
 	a.closers = append(a.closers, blobs.Close)
+	return nil
+}
+
+// openContainers opens what is needed to run code, and removes what an earlier process left behind. Without a backend the rest works.
+func (a *app) openContainers(ctx context.Context) error {
 	backend, err := newBackend(a.cfg, a.dir.Path("sandboxes"), a.log)
 	if err != nil {
 		backend = absentBackend{err}
@@ -119,12 +135,14 @@ func (a *app) openContainers(ctx context.Context) error {
 	if own.Images, err = projectImages(a.cfg); err != nil {
 		return err
 	}
-	own.Store, own.Blobs, own.Backend, own.Dir, own.Logger = a.store, blobs, backend, a.dir.Path("containers"), a.log
+	own.Store, own.Blobs, own.Backend, own.Dir, own.Logger = a.store, a.blobs, backend, a.dir.Path("containers"), a.log
 	a.containers, err = container.New(own)
 	if err != nil {
 		return err
 	}
 	a.closers = append(a.closers, a.containers.Close)
+	a.metrics.Gauge("lathe_queue_waiting", "Calls that wait for a place among the live sandboxes.", func() float64 { return float64(a.containers.Waiting()) })
+	a.metrics.Gauge("lathe_pool_spares", "Spare containers that are ready.", func() float64 { return float64(a.containers.Spares()) })
 	if err := a.containers.Reconcile(ctx); err != nil {
 		return fmt.Errorf("what an earlier lathe left in data_dir could not be put in order: %w", err)
 	}

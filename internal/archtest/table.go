@@ -54,6 +54,7 @@ var Imports = map[string][]string{
 	"run":           {"auth", "store", "turn"},
 	"native":        {"auth", "provider", "store", "turn"},
 	"container":     {"auth", "blob", "memory", "sandbox", "store", "tool", "turn"},
+	"litellm":       {"skill"},
 	"skill/catalog": {"auth", "blob", "skill", "store", "tool", "turn"},
 	"telemetry":     {"sandbox", "turn"},
 
