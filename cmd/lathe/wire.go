@@ -141,6 +141,8 @@ func (a *app) openContainers(ctx context.Context) error {
 		return err
 	}
 	a.closers = append(a.closers, a.containers.Close)
+	a.metrics.Gauge("lathe_queue_waiting", "Calls that wait for a place among the live sandboxes.", func() float64 { return float64(a.containers.Waiting()) })
+	a.metrics.Gauge("lathe_pool_spares", "Spare containers that are ready.", func() float64 { return float64(a.containers.Spares()) })
 	if err := a.containers.Reconcile(ctx); err != nil {
 		return fmt.Errorf("what an earlier lathe left in data_dir could not be put in order: %w", err)
 	}

@@ -26,7 +26,8 @@ type pool struct {
 	starting atomic.Int32
 
 	mu     sync.Mutex
-	on     bool // StartPool was called and Close was not
+	on     bool // the image is prepared, and Close was not called
+	closed bool
 	ready  []*spare
 	ids    map[string]bool // of spares, also while they are made, taken over or removed
 	size   poolSize
@@ -118,13 +119,13 @@ func (m *Manager) prepare() {
 
 func (p *pool) run(ctx context.Context) {
 	p.mu.Lock()
-	p.on = true
+	p.on = !p.closed
 	p.size.calmSince = time.Now()
 	p.mu.Unlock()
 	tick := time.NewTicker(lookEvery)
 	defer tick.Stop()
 	var pause time.Duration
-	for began, full := time.Now(), false; ctx.Err() == nil; {
+	for began, full := time.Now(), false; ctx.Err() == nil && p.isOn(); {
 		if p.lacks() {
 			took, err := p.add(ctx)
 			switch {
@@ -166,6 +167,12 @@ func sleep(ctx context.Context, d time.Duration) {
 	case <-ctx.Done():
 	case <-timer.C:
 	}
+}
+
+func (p *pool) isOn() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.on
 }
 
 func (p *pool) full() bool {
@@ -341,10 +348,11 @@ func (p *pool) poke() {
 // close ends all spares and lets no new one in.
 func (p *pool) close() {
 	p.mu.Lock()
-	p.on = false
+	p.on, p.closed = false, true
 	p.mu.Unlock()
 	for p.giveUp() {
 	}
+	p.poke() // run ends
 }
 
 // adopt makes the entry of a new container that takes a spare over. It comes before the row, so that nobody finds the container without

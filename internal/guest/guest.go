@@ -227,20 +227,23 @@ func (s *server) renew(c *call, r proto.RenewCall) func() {
 			return func() { c.refuse(err.Error()) }
 		}
 	}
-	fresh := []byte("0")
+	payload := list("0")
 	if r.Fresh {
-		fresh = []byte("1")
+		payload = list("1")
+		for k, v := range threadEnv(r.Limits) {
+			payload = append(payload, list(k, v)...)
+		}
 	}
 	kernels := s.sessions.kernels(proto.Python)
 	if len(kernels) == 0 {
 		c.started()
 		return func() { c.finish(proto.CallResult{Status: proto.OK}) }
 	}
-	finish := kernels[0].request(c, proto.Renew, fresh)
+	finish := kernels[0].request(c, proto.Renew, payload)
 	for _, in := range kernels[1:] {
 		quiet := newCall(proto.NewWriter(io.Discard), c.id) // the host knows of one call only
 		quiet.limits = c.limits
-		in.request(quiet, proto.Renew, fresh)
+		in.request(quiet, proto.Renew, payload)
 	}
 	return finish
 }
