@@ -26,7 +26,8 @@ type benchCmd struct {
 
 type benchFlags struct {
 	configured
-	JSON bool `name:"json" help:"Print one flat JSON object: times in milliseconds as NAME_p50 and NAME_p99."`
+	JSON    bool   `name:"json" help:"Print one flat JSON object: times in milliseconds as NAME_p50 and NAME_p99."`
+	Compare string `placeholder:"FILE" help:"Show each figure's ratio to that of an earlier run, whose --json output is in FILE."`
 }
 
 // load reads the configuration for its sandbox settings only, and gives the run folders of its own.
@@ -43,6 +44,16 @@ func (f *benchFlags) load(t *terminal) (cfg *config.Config, cleanup func(), err 
 }
 
 func (f *benchFlags) print(t *terminal, result *bench.Result) error {
+	if f.Compare != "" {
+		file, err := os.Open(f.Compare)
+		if err != nil {
+			return err
+		}
+		defer file.Close()
+		if err := result.Compare(file); err != nil {
+			return fmt.Errorf("--compare %s: %w", f.Compare, err)
+		}
+	}
 	if f.JSON {
 		return result.WriteJSON(t.out)
 	}
@@ -74,6 +85,9 @@ func (c *benchSandboxCmd) Run(ctx context.Context, t *terminal) error {
 	measured := bench.SandboxConfig{
 		Backend: backend, StateDir: state, Progress: progress(t), Runsc: runscPath(cfg), RootFS: rootFS(cfg),
 		Spec: func() (sandbox.Spec, error) { return benchSpec(cfg) },
+		Open: func(ctx context.Context, pool int) (*bench.Containers, error) {
+			return openBenchContainers(ctx, cfg, backend, pool)
+		},
 	}
 	if python, err := exec.LookPath("/usr/bin/python3"); err == nil {
 		measured.Python = python

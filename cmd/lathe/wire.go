@@ -129,8 +129,12 @@ func containerConfig(cfg *config.Config) container.Config {
 	s := cfg.Sandbox
 	out := container.Config{
 		Limits: limits(cfg), ExpireAfter: time.Duration(s.ExpireAfter), MaxFiles: s.Files,
+		IdleAfter: time.Duration(s.HibernateAfter), MemoryQuota: int64(s.HibernatedMemory),
 		MaxLive: s.MaxLive, MaxMemory: int64(s.MaxMemory), SlotWait: time.Duration(s.QueueTime), Pool: s.Pool, PoolMax: s.PoolMax,
 		PerProject: projectLimits(s.PerProject), Projects: map[string]container.ProjectLimits{},
+	}
+	if out.MemoryQuota == 0 {
+		out.MemoryQuota = -1 // no limit there, the default here
 	}
 	for _, p := range cfg.Projects {
 		out.Projects[p.Name] = projectLimits(p.Limits)

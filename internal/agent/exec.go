@@ -12,9 +12,6 @@ import (
 	"github.com/lathe-gateway/lathe/internal/turn"
 )
 
-// statusInterrupted is the Outcome.Status of a program that we stopped.
-const statusInterrupted = "interrupted"
-
 // maxPrinted is how much of an interrupted call's output is kept: its Outcome is lost, so it is gathered while it is printed.
 const maxPrinted = tool.MaxForModel
 
@@ -35,11 +32,17 @@ func (r *round) exec(ctx context.Context, call tool.Call) (*tool.Outcome, error)
 			}
 		})
 	}()
-	var printed []byte
+	var printed []turn.Output
+	kept := 0
 	var stopped error
 	for c := range chunks {
-		if len(printed) < maxPrinted {
-			printed = append(printed, c.Text[:min(len(c.Text), maxPrinted-len(printed))]...)
+		if text := c.Text[:min(len(c.Text), maxPrinted-kept)]; text != "" {
+			kept += len(text)
+			if n := len(printed); n > 0 && printed[n-1].Stream == c.Stream {
+				printed[n-1].Text += text
+			} else {
+				printed = append(printed, turn.Output{Stream: c.Stream, Text: text})
+			}
 		}
 		if r.req.Live && stopped == nil && c.Text != "" {
 			if stopped = r.emit(turn.HostedOutput{Stream: c.Stream, Text: c.Text}); stopped != nil {
@@ -55,9 +58,10 @@ func (r *round) exec(ctx context.Context, call tool.Call) (*tool.Outcome, error)
 	case err == nil:
 		return outcome, nil
 	case ctx.Err() == nil && errors.Is(context.Cause(run), errTime):
-		return &tool.Outcome{
-			Outputs: []turn.Output{{Text: strings.ToValidUTF8(string(printed), "")}}, Status: statusInterrupted, Error: errTime.Error(), Duration: time.Since(start),
-		}, nil
+		for i := range printed {
+			printed[i].Text = strings.ToValidUTF8(printed[i].Text, "")
+		}
+		return &tool.Outcome{Outputs: printed, Status: tool.StatusInterrupted, Error: errTime.Error(), Duration: time.Since(start)}, nil
 	}
 	return nil, err
 }

@@ -130,11 +130,11 @@ func (r *round) answer(c *openCall, text string, images []turn.Part, failed bool
 func (r *round) runHosted(ctx context.Context, c *openCall) error {
 	switch {
 	case r.cut():
-		return r.notRun(c, turn.StatusIncomplete, "Not run: your answer was cut off before it was complete.")
+		return r.notRun(c, turn.StatusIncomplete, turn.ErrorUnavailable, "Not run: your answer was cut off before it was complete.")
 	case c.badArgs != nil:
-		return r.notRun(c, turn.StatusFailed, "Error: "+c.badArgs.Error())
+		return r.notRun(c, turn.StatusFailed, turn.ErrorInvalidInput, "Error: "+c.badArgs.Error())
 	case r.spend() == spentTime:
-		return r.notRun(c, turn.StatusIncomplete, "Not run: "+spentTime.sentence())
+		return r.notRun(c, turn.StatusIncomplete, turn.ErrorTime, "Not run: "+spentTime.sentence())
 	}
 	c.running = true
 	if err := r.emit(turn.HostedRunning{}); err != nil {
@@ -153,16 +153,19 @@ func (r *round) runHosted(ctx context.Context, c *openCall) error {
 	r.sandboxTime += o.Duration
 	r.keepFiles(o.Files)
 	done := c.item(turn.StatusCompleted)
-	if o.Status == statusInterrupted {
+	if o.Status == tool.StatusInterrupted {
 		done.Status = turn.StatusIncomplete
+		if o.Error == errTime.Error() {
+			done.ErrorCode = turn.ErrorTime
+		}
 	}
 	for _, n := range notes {
 		done.Outputs = append(done.Outputs, turn.Output{Text: "[" + n + "]\n"})
 	}
 	done.Outputs = append(done.Outputs, o.Outputs...)
-	done.Files = o.Files
+	done.Files, done.Edit, done.ErrorCode = o.Files, o.Edit, o.ErrorCode
 	done.ForModel = tool.Words(o, notes)
-	done.Failed = o.Failed()
+	done.Failed, done.ExitCode, done.Failure = o.Failed(), o.Exit(), o.Stopped()
 	var images []turn.Part
 	if r.images {
 		images = tool.ImageParts(o.Outputs)
@@ -174,8 +177,9 @@ func (r *round) runHosted(ctx context.Context, c *openCall) error {
 }
 
 // notRun closes the block of a call whose code was never started.
-func (r *round) notRun(c *openCall, s turn.Status, why string) error {
+func (r *round) notRun(c *openCall, s turn.Status, code, why string) error {
 	done := c.item(s)
+	done.ErrorCode = code
 	done.Outputs = append(done.Outputs, turn.Output{Text: why + "\n"})
 	done.ForModel, done.Failed = why, true
 	r.repeats.add(c.tool, c.code, why)

@@ -63,7 +63,7 @@ func (l *loop) prepare(ctx context.Context) error {
 		h = &turn.Hosted{}
 	}
 	var err error
-	if l.set, err = tool.NewSet(h.Tools, l.req.Tools); err != nil {
+	if l.set, err = tool.NewSet(h, l.req.Tools); err != nil {
 		return err
 	}
 	l.declared = make(map[string]bool, len(l.req.Tools))

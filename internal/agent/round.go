@@ -164,7 +164,9 @@ func (r *round) abandon(ctx context.Context, err error) error {
 		if c.running && ctx.Err() == nil {
 			status = turn.StatusFailed
 		}
-		if stopped := r.emit(turn.HostedDone{Call: c.item(status)}); stopped != nil {
+		done := c.item(status)
+		done.ErrorCode = turn.ErrorUnavailable
+		if stopped := r.emit(turn.HostedDone{Call: done}); stopped != nil {
 			return stopped
 		}
 	}

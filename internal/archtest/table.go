@@ -38,7 +38,9 @@ var Imports = map[string][]string{
 	"upstream":                 {"provider", "sse", "turn", "wire/peek"},
 	"store/sqlite":             {"store"},
 	"blob":                     {},
-	"guest":                    {"guest/proto", "guest/tunnel"},
+	"memory":                   {},
+	"guest":                    {"guest/editor", "guest/proto", "guest/tunnel"},
+	"guest/editor":             {"guest/proto"},
 	"guest/tunnel":             {"guest/proto"},
 	"guest/embedded":           {},
 	"sandbox/gvisor":           {"guest/embedded", "guest/proto", "image", "sandbox", "sandbox/link"},
@@ -48,7 +50,7 @@ var Imports = map[string][]string{
 	"agent":         {"auth", "provider", "store", "tool", "turn"},
 	"run":           {"auth", "store", "turn"},
 	"native":        {"auth", "provider", "store", "turn"},
-	"container":     {"auth", "blob", "sandbox", "store", "tool", "turn"},
+	"container":     {"auth", "blob", "memory", "sandbox", "store", "tool", "turn"},
 	"skill/catalog": {"auth", "blob", "skill", "store", "turn"},
 	"telemetry":     {"sandbox", "turn"},
 
@@ -64,7 +66,7 @@ var Imports = map[string][]string{
 	"surface/files":      {"auth", "container", "store", "surface/oai", "turn"},
 	"server":             {"auth", "surface/anthropic", "surface/oai", "telemetry", "turn"},
 
-	"bench": {"sandbox"},
+	"bench": {"auth", "sandbox", "tool", "turn"},
 
 	// For tests only.
 	"sandbox/fake":          {"guest", "guest/proto", "sandbox", "sandbox/link"},

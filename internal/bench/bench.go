@@ -16,6 +16,24 @@ import (
 // Result is what a run measured.
 type Result struct {
 	figures []figure
+	earlier map[string]float64
+}
+
+// Compare adds to each figure its ratio to the same figure of an earlier run: what WriteJSON wrote then.
+func (r *Result) Compare(earlier io.Reader) error {
+	if err := json.NewDecoder(earlier).Decode(&r.earlier); err != nil {
+		return fmt.Errorf("not what --json printed: %w", err)
+	}
+	return nil
+}
+
+// ratio is now over then.
+func (r *Result) ratio(f figure) (float64, bool) {
+	then, ok := r.earlier[f.key]
+	if !ok || then == 0 || math.IsNaN(f.value) {
+		return 0, false
+	}
+	return math.Round(f.value/then*1000) / 1000, true
 }
 
 type figure struct {
@@ -59,12 +77,15 @@ func quantile(samples []time.Duration, q float64) float64 {
 	return float64(sorted[max(at, 0)].Nanoseconds()) / 1e6
 }
 
-// WriteJSON writes one flat object, key to number.
+// WriteJSON writes one flat object, key to number. With Compare the ratios are there as <key>_ratio.
 func (r *Result) WriteJSON(w io.Writer) error {
 	flat := map[string]float64{}
 	for _, f := range r.figures {
 		if !math.IsNaN(f.value) {
 			flat[f.key] = f.value
+		}
+		if ratio, ok := r.ratio(f); ok {
+			flat[f.key+"_ratio"] = ratio
 		}
 	}
 	text, err := json.MarshalIndent(flat, "", "  ")
@@ -75,20 +96,28 @@ func (r *Result) WriteJSON(w io.Writer) error {
 	return err
 }
 
-// WriteTable writes a table for people.
+// WriteTable writes a table for people, with Compare's ratios.
 func (r *Result) WriteTable(w io.Writer) error {
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
 	for i := 0; i < len(r.figures); i++ {
 		f := r.figures[i]
-		value := fmt.Sprintf("%.3g %s\t", f.value, f.unit)
+		value := fmt.Sprintf("%.3g %s%s\t", f.value, f.unit, r.shownRatio(f))
 		if name, timed := strings.CutSuffix(f.key, "_p50"); timed && i+1 < len(r.figures) && r.figures[i+1].key == name+"_p99" {
-			value = fmt.Sprintf("%.3g ms\tp99 %.3g ms", f.value, r.figures[i+1].value)
+			p99 := r.figures[i+1]
+			value = fmt.Sprintf("%.3g ms%s\tp99 %.3g ms%s", f.value, r.shownRatio(f), p99.value, r.shownRatio(p99))
 			f.key = name
 			i++
 		}
 		fmt.Fprintf(table, "%s\t%s\t  %s\n", f.key, value, f.words)
 	}
 	return table.Flush()
+}
+
+func (r *Result) shownRatio(f figure) string {
+	if ratio, ok := r.ratio(f); ok {
+		return fmt.Sprintf(" (x %.2f)", ratio)
+	}
+	return ""
 }
 
 // Figures returns the measured values by key, for tests.

@@ -4,18 +4,23 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"net/http/httptest"
 	"net/http/httputil"
 	"net/url"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"runtime"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/lathe-gateway/lathe/internal/blob"
+	"github.com/lathe-gateway/lathe/internal/container"
 	"github.com/lathe-gateway/lathe/internal/sandbox"
 	"github.com/lathe-gateway/lathe/internal/sandbox/fake"
+	"github.com/lathe-gateway/lathe/internal/store/sqlite"
 	"github.com/lathe-gateway/lathe/internal/turn"
 )
 
@@ -103,18 +108,81 @@ func TestSandboxKeys(t *testing.T) {
 				ID: turn.NewID("bench_"), Limits: sandbox.Defaults(), Mounts: []sandbox.Mount{{Source: t.TempDir(), Target: "/mnt/data"}},
 			}, nil
 		},
+		Open: func(ctx context.Context, pool int) (*Containers, error) { return openContainers(t, pool), nil },
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	got := result.Figures()
-	for _, key := range []string{"cell_p50", "cell_p99", "start_bare_p50", "start_bare_p99", "starts_per_s", "python_c_p50", "python_c_p99"} {
+	for _, key := range []string{
+		"cell_p50", "cell_p99", "start_bare_p50", "start_bare_p99", "claim_p50", "claim_p99",
+		"claim_output_p50", "output_mib_s", "starts_per_s", "python_c_p50", "python_c_p99",
+	} {
 		if got[key] <= 0 {
 			t.Errorf("%s is %g", key, got[key])
 		}
 	}
-	if _, measured := got["live_mib"]; measured || steps != 5 {
+	if _, measured := got["live_mib"]; measured || steps != 8 {
 		t.Errorf("got %v after %d steps", got, steps)
+	}
+}
+
+// openContainers is what cmd/lathe does, over sandboxes that see the host's folders.
+func openContainers(t *testing.T, pool int) *Containers {
+	t.Helper()
+	dir := t.TempDir()
+	db, err := sqlite.Open(t.Context(), filepath.Join(dir, "lathe.db"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	blobs, err := blob.Open(filepath.Join(dir, "blobs"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := container.New(container.Config{
+		Store: db, Blobs: blobs, Backend: fake.New(fake.Config{Dir: t.TempDir(), Plain: true}), Dir: filepath.Join(dir, "containers"),
+		PlainVolumes: true, Reserve: -1, Pool: pool, MaxLive: 8, MaxMemory: 1 << 40,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if pool > 0 {
+		m.StartPool()
+	}
+	return &Containers{
+		Workspaces: m, Spares: m.Spares, Delete: m.Delete, Close: func() error { return errors.Join(m.Close(), blobs.Close(), db.Close()) },
+	}
+}
+
+func TestCompare(t *testing.T) {
+	t.Parallel()
+	r := &Result{}
+	r.add("cell_p50", 3, "ms", "a cell")
+	r.add("cell_p99", 9, "ms", "")
+	r.add("new", 1, "MiB", "not measured then")
+	if err := r.Compare(strings.NewReader(`{"cell_p50": 2, "cell_p99": 18, "gone": 1}`)); err != nil {
+		t.Fatal(err)
+	}
+	var text bytes.Buffer
+	if err := r.WriteJSON(&text); err != nil {
+		t.Fatal(err)
+	}
+	var flat map[string]float64
+	if err := json.Unmarshal(text.Bytes(), &flat); err != nil {
+		t.Fatal(err)
+	}
+	if len(flat) != 5 || flat["cell_p50_ratio"] != 1.5 || flat["cell_p99_ratio"] != 0.5 || flat["cell_p50"] != 3 {
+		t.Errorf("got %v", flat)
+	}
+	text.Reset()
+	if err := r.WriteTable(&text); err != nil {
+		t.Fatal(err)
+	}
+	if table := text.String(); !strings.Contains(table, "3 ms (x 1.50)") || !strings.Contains(table, "p99 9 ms (x 0.50)") {
+		t.Errorf("table:\n%s", table)
+	}
+	if err := r.Compare(strings.NewReader("cell 3 ms")); err == nil {
+		t.Error("a table was taken for JSON")
 	}
 }
 

@@ -11,7 +11,8 @@ import (
 	"strings"
 )
 
-// processMemory is the PSS in bytes of all processes whose command line names dir, and of their descendants.
+// processMemory is the PSS in bytes of all processes whose command line names dir, and of their descendants. Processes that share one
+// address space, as those do in which gVisor runs a sandbox's programs, are told apart by kcmp and count once.
 func processMemory(dir string) (int64, error) {
 	children, roots, err := processes(dir)
 	if err != nil {
@@ -22,6 +23,7 @@ func processMemory(dir string) (int64, error) {
 	}
 	var total int64
 	seen := map[int]bool{}
+	var spaces addressSpaces
 	for len(roots) > 0 {
 		pid := roots[0]
 		roots = roots[1:]
@@ -30,6 +32,9 @@ func processMemory(dir string) (int64, error) {
 		}
 		seen[pid] = true
 		roots = append(roots, children[pid]...)
+		if spaces.has(pid) {
+			continue
+		}
 		pss, err := pss(pid)
 		if err != nil && !errors.Is(err, os.ErrNotExist) {
 			return 0, err

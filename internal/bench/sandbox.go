@@ -21,6 +21,9 @@ type SandboxConfig struct {
 	Backend sandbox.Backend
 	// Spec returns what a new sandbox is made of, each time with an ID and folders of its own.
 	Spec func() (sandbox.Spec, error)
+	// Open makes containers over a fresh data directory on Backend, with so many spares in their pool. Nil leaves out what is measured of
+	// containers: claim and start.
+	Open func(ctx context.Context, pool int) (*Containers, error)
 	// StateDir is the backend's: the processes of a sandbox are known by it. "" leaves live_mib out.
 	StateDir string
 	// Python is the host's interpreter, for comparison; Runsc and RootFS are for a plain run of gVisor. "" leaves a comparison out.
@@ -41,7 +44,8 @@ func Sandbox(ctx context.Context, cfg SandboxConfig) (*Result, error) {
 		what string
 		run  func(context.Context) error
 	}{
-		{"cells in a warm kernel, and its memory", b.cells}, {"starts with the data libraries", b.starts},
+		{"preparing the image", b.prepare}, {"cells in a warm kernel, output, and its memory", b.cells},
+		{"starts of a sandbox", b.starts}, {"new containers from the pool", b.claims}, {"new containers without a pool", b.containerStarts},
 		{"starts a second", b.sustained}, {"python3 -c on the host", b.pythonC}, {"a plain runsc run", b.runscRun},
 	} {
 		cfg.Progress(step.what)
@@ -88,6 +92,8 @@ func firstOutput(ctx context.Context, sb sandbox.Sandbox, code string) (time.Tim
 
 const (
 	warmUps, cellCount  = 10, 500
+	outputCount         = 10
+	claimCount          = 30
 	liveCount           = 3
 	startCount          = 8
 	sustainedCount      = 40
@@ -129,6 +135,23 @@ func (b *sandboxBench) cells(ctx context.Context) error {
 		}
 	}
 	b.result.times("cell", samples, "one cell in a warm kernel, call to result")
+	if err := b.memory(len(live)); err != nil {
+		return err
+	}
+	return b.output(ctx, live[0])
+}
+
+// prepare is done once for an image and a version of gVisor; every later start profits.
+func (b *sandboxBench) prepare(ctx context.Context) error {
+	begin := time.Now()
+	if err := b.Backend.Prepare(ctx, ""); err != nil {
+		return err
+	}
+	b.result.add("prepare", float64(time.Since(begin))/float64(time.Millisecond), "ms", "preparing the image, once for each version of it and of gVisor")
+	return nil
+}
+
+func (b *sandboxBench) memory(live int) error {
 	if b.StateDir == "" {
 		return nil
 	}
@@ -136,14 +159,37 @@ func (b *sandboxBench) cells(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	b.result.add("live_mib", float64(pss)/mib/float64(len(live)), "MiB", "memory of a live bare kernel (PSS of all its processes)")
+	b.result.add("live_mib", float64(pss)/mib/float64(live), "MiB", fmt.Sprintf(
+		"memory of a live bare kernel, of %d side by side (PSS of all processes; those that share an address space count once)", live))
+	return nil
+}
+
+// output is how fast a program's output comes through.
+func (b *sandboxBench) output(ctx context.Context, sb sandbox.Sandbox) error {
+	const bytes = 8 * mib // below Limits.Output
+	var best float64
+	for range b.count(outputCount) {
+		var got int
+		begin := time.Now()
+		result, err := sb.Exec(ctx, sandbox.Call{Kind: sandbox.Bash, Code: fmt.Sprintf("head -c %d /dev/zero | tr '\\0' x", bytes)},
+			func(o sandbox.Output) { got += len(o.Text) })
+		took := time.Since(begin)
+		if err != nil {
+			return err
+		}
+		if result.Status != sandbox.StatusOK || got != bytes {
+			return fmt.Errorf("%d bytes of output came: %s %s", got, result.Status, result.Error)
+		}
+		best = max(best, float64(bytes)/mib/took.Seconds())
+	}
+	b.result.add("output_mib_s", best, "MiB/s", "output of a command, best of some calls with 8 MiB each")
 	return nil
 }
 
 func (b *sandboxBench) starts(ctx context.Context) error {
 	for _, kind := range []struct{ key, code, words string }{
 		{"start_bare", bareProgram, "a new sandbox, to the first output of bare Python"},
-		{"start", dataLibraries, "a new sandbox, to the first output with numpy, pandas and matplotlib imported"},
+		{"start_sandbox", dataLibraries, "a new sandbox, to the first output with numpy, pandas and matplotlib imported"},
 	} {
 		var samples []time.Duration
 		for range b.count(startCount) {

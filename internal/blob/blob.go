@@ -1,6 +1,8 @@
 // Package blob keeps the bytes of files: content-addressed, immutable, apart for each project. What they are called and who may see
 // them is in package store; this package knows no rows. Package container is its user.
 //
+// What is not a file but belongs to one container, its memory, has names instead of hashes (named.go).
+//
 // It stands on gocloud.dev/blob, today with the driver for local folders only. Bytes come in through a local spool, since their name
 // is their hash, which is known only at the end. For a local folder the spooled file is then moved into place.
 package blob
@@ -17,6 +19,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"gocloud.dev/blob"
 	"gocloud.dev/blob/fileblob"
@@ -29,7 +32,8 @@ var (
 	ErrTooLarge = errors.New("blob: larger than allowed")
 )
 
-// Store is one place for blobs. It is safe for concurrent use. Keys are <hash of the project>/sha256/<two digits>/<64 digits>.
+// Store is one place for blobs. It is safe for concurrent use. Keys are <hash of the project>/sha256/<two digits>/<64 digits>,
+// and those of named.go.
 type Store struct {
 	bucket *blob.Bucket
 	dir    string
@@ -152,17 +156,29 @@ func (st *Staged) Open() (io.ReadCloser, error) {
 // Commit makes the blob one of project's. When it returns nil the bytes survive a power cut. The same bytes twice are kept once.
 func (st *Staged) Commit(project string) error {
 	if st.file == nil {
-		return errors.New("blob: committed twice")
+		return errCommitted
 	}
-	defer st.Discard()
 	k, err := key(project, st.SHA256)
 	if err != nil {
 		return err
 	}
 	path := filepath.Join(st.store.dir, filepath.FromSlash(k))
 	if info, err := os.Stat(path); err == nil && info.Size() == st.Size {
-		return nil
+		now := time.Now()
+		if err := os.Chtimes(path, now, now); err == nil { // else it was swept at this moment
+			st.Discard()
+			return nil
+		}
 	}
+	return st.commitAs(k)
+}
+
+var errCommitted = errors.New("blob: committed twice")
+
+// commitAs moves the staged bytes to their key.
+func (st *Staged) commitAs(k string) error {
+	defer st.Discard()
+	path := filepath.Join(st.store.dir, filepath.FromSlash(k))
 	if err := st.file.Sync(); err != nil {
 		return fmt.Errorf("blob: %w", err)
 	}
@@ -232,15 +248,19 @@ func (s *Store) Delete(ctx context.Context, project, sum string) error {
 	if err != nil {
 		return err
 	}
+	return s.deleteKey(ctx, k)
+}
+
+func (s *Store) deleteKey(ctx context.Context, k string) error {
 	if err := translate(s.bucket.Delete(ctx, k)); err != nil && !errors.Is(err, ErrNotFound) {
 		return err
 	}
 	return nil
 }
 
-// Sweep deletes every blob for which keep answers false, and returns how many. keep gets what Key returns. Nothing may be committed
-// meanwhile.
-func (s *Store) Sweep(ctx context.Context, keep func(key string) bool) (int, error) {
+// Sweep deletes every blob that was last committed before then and for which keep answers false, and returns how many. keep gets what Key
+// and NamedKey return. What is committed meanwhile stays.
+func (s *Store) Sweep(ctx context.Context, before time.Time, keep func(key string) bool) (int, error) {
 	n := 0
 	list := s.bucket.List(nil)
 	for {
@@ -251,10 +271,18 @@ func (s *Store) Sweep(ctx context.Context, keep func(key string) bool) (int, err
 		if err != nil {
 			return n, err
 		}
-		if obj.IsDir || strings.HasPrefix(obj.Key, spool+"/") || keep(obj.Key) {
+		if obj.IsDir || strings.HasPrefix(obj.Key, spool+"/") || !obj.ModTime.Before(before) || keep(obj.Key) {
 			continue
 		}
-		if err := s.bucket.Delete(ctx, obj.Key); err != nil {
+		// The list may be old by now, and the same bytes committed again.
+		now, err := s.bucket.Attributes(ctx, obj.Key)
+		if gcerrors.Code(err) == gcerrors.NotFound || (err == nil && !now.ModTime.Before(before)) {
+			continue
+		}
+		if err == nil {
+			err = s.bucket.Delete(ctx, obj.Key)
+		}
+		if err != nil {
 			return n, err
 		}
 		n++

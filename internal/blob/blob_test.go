@@ -14,6 +14,7 @@ import (
 	"sync"
 	"testing"
 	"testing/iotest"
+	"time"
 
 	"pgregory.net/rapid"
 
@@ -231,7 +232,7 @@ func TestSweep(t *testing.T) {
 	dir := t.TempDir()
 	s := open(t, dir)
 	kept, lost := put(t, s, "p", "kept"), put(t, s, "q", "lost")
-	n, err := s.Sweep(t.Context(), func(k string) bool { return k == blob.Key("p", kept) })
+	n, err := s.Sweep(t.Context(), time.Now().Add(time.Hour), func(k string) bool { return k == blob.Key("p", kept) })
 	if err != nil || n != 1 {
 		t.Fatalf("swept %d, %v", n, err)
 	}
@@ -260,5 +261,82 @@ func TestModes(t *testing.T) {
 	}
 	if _, err := os.Stat(dir); err != nil {
 		t.Fatal(err)
+	}
+}
+
+func TestNamed(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	s := open(t, dir)
+	ctx := t.Context()
+	sum, n, err := s.PutNamed(ctx, "p", "mem_1", strings.NewReader("memory"))
+	if want := sha256.Sum256([]byte("memory")); err != nil || n != 6 || sum != hex.EncodeToString(want[:]) {
+		t.Fatalf("put: %s, %d, %v", sum, n, err)
+	}
+	if _, _, err := s.PutNamed(ctx, "q", "mem_1", strings.NewReader("of another project")); err != nil {
+		t.Fatal(err)
+	}
+	failing := io.MultiReader(strings.NewReader("half"), iotest.ErrReader(errors.New("broken")))
+	if _, _, err := s.PutNamed(ctx, "p", "mem_2", failing); err == nil {
+		t.Error("half a blob was kept")
+	}
+	get := func(project, id string) (string, error) {
+		r, err := s.OpenNamed(ctx, project, id)
+		if err != nil {
+			return "", err
+		}
+		defer r.Close()
+		data, err := io.ReadAll(r)
+		return string(data), err
+	}
+	if got, err := get("p", "mem_1"); got != "memory" || err != nil {
+		t.Errorf("got %q, %v", got, err)
+	}
+	for _, id := range []string{"mem_2", "", "..", "mem_../x", "mem", "mem_a/b", sum} {
+		if _, err := get("p", id); !errors.Is(err, blob.ErrNotFound) {
+			t.Errorf("%q: %v, want ErrNotFound", id, err)
+		}
+		if id != "mem_2" {
+			if _, _, err := s.PutNamed(ctx, "p", id, strings.NewReader("x")); err == nil {
+				t.Errorf("%q is taken as a name", id)
+			}
+		}
+	}
+	keep := blob.NamedKey("p", "mem_1")
+	if n, err := s.Sweep(ctx, time.Now().Add(time.Hour), func(key string) bool { return key == keep }); n != 1 || err != nil {
+		t.Errorf("swept %d, %v; want the other project's", n, err)
+	}
+	for range 2 {
+		if err := s.DeleteNamed(ctx, "p", "mem_1"); err != nil {
+			t.Error(err)
+		}
+	}
+	if left := files(t, dir); len(left) > 0 {
+		t.Errorf("left: %q", left)
+	}
+}
+
+// What is being written while others sweep has no row yet.
+func TestSweepSparesWhatIsNew(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	s := open(t, dir)
+	old, again := put(t, s, "p", "old"), put(t, s, "p", "again")
+	long := time.Now().Add(-time.Hour)
+	for _, sum := range []string{old, again} {
+		if err := os.Chtimes(filepath.Join(dir, blob.Key("p", sum)), long, long); err != nil {
+			t.Fatal(err)
+		}
+	}
+	put(t, s, "p", "again")
+	fresh := put(t, s, "p", "fresh")
+	n, err := s.Sweep(t.Context(), time.Now().Add(-time.Minute), func(string) bool { return false })
+	if n != 1 || err != nil {
+		t.Errorf("swept %d, %v; want the old one", n, err)
+	}
+	for text, sum := range map[string]string{"again": again, "fresh": fresh} {
+		if got := read(t, s, "p", sum); got != text {
+			t.Errorf("%q became %q", text, got)
+		}
 	}
 }

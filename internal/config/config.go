@@ -89,10 +89,11 @@ type Sandbox struct {
 	Files       int      `yaml:"files"`
 	ExecTimeout Duration `yaml:"exec_timeout"`
 	Network     string   `yaml:"network"`
-	// HibernateAfter is accepted and has no effect in this release: memory is not kept on disk. An idle sandbox is freed after 20
-	// minutes; its files stay.
-	HibernateAfter Duration `yaml:"hibernate_after"`
-	ExpireAfter    Duration `yaml:"expire_after"`
+	// HibernateAfter is for how long no call may have used a container before its memory goes to the disk, and HibernatedMemory how much
+	// of it each project may have there; 0 is no limit.
+	HibernateAfter   Duration `yaml:"hibernate_after"`
+	HibernatedMemory Size     `yaml:"hibernated_memory"`
+	ExpireAfter      Duration `yaml:"expire_after"`
 	// PerProject is what each project may take that Projects does not say otherwise of.
 	PerProject ProjectLimits `yaml:"per_project"`
 }
@@ -137,7 +138,7 @@ func Default() Config {
 		Sandbox: Sandbox{
 			Pool: 2, PoolMax: 8, QueueTime: Duration(30 * time.Second), Memory: 1 << 30, Disk: 5 << 30, CPUs: 1, Processes: 256, Files: 20_000,
 			ExecTimeout: Duration(2 * time.Minute), Network: "none",
-			HibernateAfter: Duration(time.Minute), ExpireAfter: Duration(720 * time.Hour),
+			HibernateAfter: Duration(time.Minute), HibernatedMemory: 10 << 30, ExpireAfter: Duration(720 * time.Hour),
 		},
 		Agent:  Agent{MaxRounds: 32, MaxCalls: 100, MaxTime: Duration(10 * time.Minute)},
 		Server: Server{RequestMemory: 256 << 20},
@@ -147,10 +148,7 @@ func Default() Config {
 // YAML is the configuration as a file that gives the same one again, but for the secrets, which are redacted.
 func (c *Config) YAML() ([]byte, error) {
 	var b bytes.Buffer
-	idle := []*yaml.Comment{yaml.LineComment(" has no effect in this release")}
-	err := yaml.NewEncoder(&b, yaml.IndentSequence(true), yaml.WithComment(yaml.CommentMap{
-		"$.sandbox.hibernate_after": idle,
-	})).Encode(c)
+	err := yaml.NewEncoder(&b, yaml.IndentSequence(true)).Encode(c)
 	return b.Bytes(), err
 }
 

@@ -85,6 +85,7 @@ sandbox:
   exec_timeout: 30s
   network: none
   hibernate_after: 5m
+  hibernated_memory: 0
   expire_after: 24h
   per_project: {live: 10, memory: 8GiB, stored: 50GiB, files: 1000, time_per_day: 2h}
 agent: {max_rounds: 4, max_calls: 20, max_time: 1m30s}

@@ -53,6 +53,7 @@ func (d *decoder) sandbox(s *Sandbox) []field {
 		{"exec_timeout", unit(d, &s.ExecTimeout, parseDuration, Duration(time.Second), day)},
 		{"network", d.text(&s.Network, checkNetwork)},
 		{"hibernate_after", unit(d, &s.HibernateAfter, parseDuration, Duration(time.Second), 365*day)},
+		{"hibernated_memory", unit(d, &s.HibernatedMemory, parseSize, 0, 1<<50)},
 		{"expire_after", unit(d, &s.ExpireAfter, parseDuration, Duration(time.Minute), 3650*day)},
 		{"per_project", func(n ast.Node, path string) { d.mapping(n, path, d.projectLimits(&s.PerProject)) }},
 	}

@@ -32,9 +32,13 @@ const (
 
 // fileState is what an entry knows of its volume.
 type fileState struct {
-	mu    sync.Mutex // held while the volume is looked at or written from outside
-	vol   *volume
-	known map[string]known // by path below /mnt/data; nil until the volume has been looked at
+	mu  sync.Mutex // held while the volume is looked at or written from outside
+	vol *volume
+	// hidden are files that were deleted while the container hibernated and are still in the volume; gone are those that were deleted
+	// while its sandbox was up. See removals.go.
+	hidden map[string]removal
+	gone   map[string]bool
+	known  map[string]known // by path below /mnt/data; nil until the volume has been looked at
 	// history is the sum of bytes of all rows, versions their number.
 	history  int64
 	versions int
@@ -59,11 +63,18 @@ func (e *entry) attach(ctx context.Context) (*volume, error) {
 func (e *entry) attachLocked(ctx context.Context) (*volume, error) {
 	s := &e.files
 	if s.vol == nil {
+		if err := e.own(ctx); err != nil {
+			return nil, err
+		}
+		hidden, err := e.m.volumes.loadRemovals(e.key.id)
+		if err != nil {
+			return nil, err
+		}
 		vol, err := e.m.volumes.mount(ctx, e.key.id)
 		if err != nil {
 			return nil, err
 		}
-		s.vol = vol
+		s.vol, s.hidden, s.gone = vol, hidden, map[string]bool{}
 	}
 	if s.known == nil {
 		if err := e.baseline(ctx); err != nil {
@@ -111,6 +122,9 @@ func (e *entry) baseline(ctx context.Context) error {
 	}
 	s.known = make(map[string]known, len(l.files))
 	for p, st := range l.files {
+		if _, ok := s.hidden[p]; ok {
+			continue
+		}
 		if f, ok := latest[dataMount+"/"+p]; ok && f.Bytes == st.size {
 			s.known[p] = known{stamp: st, id: f.ID, sha: f.SHA256, racy: racy(st, f.CreatedAt)}
 		}

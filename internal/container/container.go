@@ -13,6 +13,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 
@@ -35,8 +36,15 @@ type Config struct {
 	Limits sandbox.Limits
 	// ExpireAfter is how long a container lives after its last use, and the most that a client may ask for. Zero is 30 days.
 	ExpireAfter time.Duration
-	// IdleAfter is when an idle sandbox is freed: memory is lost, files stay. Zero is 20 minutes.
+	// IdleAfter is for how long no call may have used a sandbox before it hibernates: its memory goes to the disk. Zero is a minute.
 	IdleAfter time.Duration
+	// MemoryQuota caps the bytes of hibernated memory of each project; what was written first goes first, and the container goes on with
+	// its files alone. Zero is 10 GiB, negative is no limit.
+	MemoryQuota int64
+	// RawFor is for how long hibernated memory is also kept as it was written, which resumes faster than the packed form, and RawQuota
+	// how many bytes of it there may be in all. Zero is an hour, and 4 GiB.
+	RawFor   time.Duration
+	RawQuota int64
 	// MaxMemory caps the sum of the memory limits of the sandboxes that are up at once, in bytes. Zero is three quarters of the host's
 	// memory, or twice Limits.Memory if that is more.
 	MaxMemory int64
@@ -74,7 +82,8 @@ func (c *Config) setDefaults() {
 		field *time.Duration
 		value time.Duration
 	}{
-		{&c.ExpireAfter, 720 * time.Hour}, {&c.IdleAfter, 20 * time.Minute}, {&c.SlotWait, 30 * time.Second}, {&c.DrainTime, 10 * time.Second},
+		{&c.ExpireAfter, 720 * time.Hour}, {&c.IdleAfter, time.Minute}, {&c.RawFor, time.Hour}, {&c.SlotWait, 30 * time.Second},
+		{&c.DrainTime, 10 * time.Second},
 	} {
 		if *d.field == 0 {
 			*d.field = d.value
@@ -85,6 +94,7 @@ func (c *Config) setDefaults() {
 		value int64
 	}{
 		{&c.Reserve, 1 << 30}, {&c.History, 2 * c.Limits.Disk}, {&c.MaxFile, 512 << 20}, {&c.MaxDocument, 32 << 20},
+		{&c.MemoryQuota, 10 << 30}, {&c.RawQuota, 4 << 30},
 	} {
 		if *d.field == 0 {
 			*d.field = d.value
@@ -134,6 +144,11 @@ type Manager struct {
 	pool    *pool
 	log     *slog.Logger
 
+	// owner is what rows call this process, and alive the locked file that says that it lives.
+	owner string
+	alive *os.File
+	kick  chan struct{} // see kickMemories
+
 	// ctx ends with Close; what outlives a request runs under it, and wg waits for it.
 	ctx  context.Context
 	stop context.CancelCauseFunc
@@ -167,7 +182,10 @@ func New(cfg Config) (*Manager, error) {
 		return nil, fmt.Errorf("container: %w", err)
 	}
 	cfg.Dir = dir
-	m := &Manager{Config: cfg, log: cfg.Logger, entries: map[entryKey]*entry{}}
+	m := &Manager{Config: cfg, log: cfg.Logger, entries: map[entryKey]*entry{}, kick: make(chan struct{}, 1)}
+	if err := m.lockOwner(); err != nil {
+		return nil, err
+	}
 	m.ctx, m.stop = context.WithCancelCause(context.Background())
 	m.volumes = newVolumes(m.ctx, cfg.Dir, cfg.Limits.Disk, cfg.PlainVolumes)
 	m.quotas = newQuotas(&m.Config, m.volumes)
@@ -176,8 +194,9 @@ func New(cfg Config) (*Manager, error) {
 	}
 	m.pool = newPool(m)
 	m.slots = newSlots(&m.Config, m.evict)
-	m.wg.Go(m.reap)
-	m.wg.Go(func() { m.quotas.run(m.ctx) })
+	for _, background := range []func(){m.reap, m.renewLeases, m.keepMemories, m.tidyNowAndThen, func() { m.quotas.run(m.ctx) }} {
+		m.wg.Go(background)
+	}
 	return m, nil
 }
 
@@ -187,7 +206,7 @@ func (m *Manager) Uploads() *Uploads { return m.uploads }
 // errClosing is what new work gets while the process drains.
 var errClosing = &turn.Error{Kind: turn.KindOverloaded, Message: "the server is shutting down; try again", RetryAfter: 5 * time.Second}
 
-// Close refuses new work, lets running calls go on for Config.DrainTime, interrupts the rest, frees all sandboxes, unmounts all
+// Close refuses new work, lets running calls go on for Config.DrainTime, interrupts the rest, hibernates all sandboxes, unmounts all
 // volumes and waits for everything that the Manager started. Idempotent. It closes neither Store, Blobs nor Backend.
 func (m *Manager) Close() error {
 	m.mu.Lock()
@@ -198,19 +217,26 @@ func (m *Manager) Close() error {
 		m.wg.Wait()
 		return nil
 	}
-	m.drain()
-	m.stop(errClosing)
 	m.pool.close()
-	for _, e := range m.all() {
-		e.freeSandbox()
-	}
+	m.parkAll(false) // while the others come to their end
+	m.await(m.DrainTime, m.busy)
+	m.stop(errClosing) // interrupts what still runs
+	m.await(interruptTime, m.calling)
+	m.parkAll(true)
 	m.wg.Wait()
 	m.quotas.save(context.Background())
 	var errs []error
 	for _, e := range m.all() {
 		errs = append(errs, m.volumes.unmount(e.detach())) // of workspaces that were not closed
 	}
-	return errors.Join(errs...)
+	return errors.Join(append(errs, m.unlockOwner())...)
+}
+
+// parkAll begins to hibernate what no call uses, or everything.
+func (m *Manager) parkAll(force bool) {
+	for _, e := range m.all() {
+		e.parkNow(time.Now(), force)
+	}
 }
 
 // begin is called by everything that may start a goroutine or meets Close; the caller defers m.wg.Done when it returns nil.
@@ -224,11 +250,15 @@ func (m *Manager) begin() error {
 	return nil
 }
 
-func (m *Manager) drain() {
-	deadline := time.After(m.DrainTime)
+// interruptTime is more than a call takes to end that is interrupted, and killed if it goes on.
+const interruptTime = 3 * time.Second
+
+// await waits until what is over, at most for d.
+func (m *Manager) await(d time.Duration, what func() bool) {
+	deadline := time.After(d)
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
-	for m.busy() {
+	for what() {
 		select {
 		case <-deadline:
 			return
@@ -237,14 +267,9 @@ func (m *Manager) drain() {
 	}
 }
 
-func (m *Manager) busy() bool {
-	for _, e := range m.all() {
-		if e.busy() {
-			return true
-		}
-	}
-	return false
-}
+// busy says whether a workspace is open, calling whether a call runs.
+func (m *Manager) busy() bool    { return slices.ContainsFunc(m.all(), (*entry).busy) }
+func (m *Manager) calling() bool { return slices.ContainsFunc(m.all(), (*entry).calling) }
 
 func (m *Manager) all() []*entry {
 	m.mu.Lock()

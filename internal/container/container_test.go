@@ -324,7 +324,7 @@ func TestExpiry(t *testing.T) {
 	}
 	must(t, w.Close())
 	e := w.(*workspace).entry
-	e.freeIfIdle(time.Now())
+	e.park(time.Now())
 	eventually(t, "the entry is forgotten", func() bool { return len(b.all()) == 0 })
 	_, err := b.Store.Containers().Update(ctx, "p", id, func(c *store.Container) error {
 		c.LastActive = time.Now().Add(-2 * time.Hour)

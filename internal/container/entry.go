@@ -35,9 +35,13 @@ type entry struct {
 	saved time.Time       // LastActive of the store
 	opens int             // workspaces
 	live  *live
-	// restarted says that the next call meets an interpreter that has forgotten what earlier calls defined.
-	restarted bool
-	ended     error // set once: the container was deleted or has expired
+	// forgot is what the next call has to be told: that it meets an interpreter without what earlier calls defined. "" where it does not.
+	forgot string
+	// owned says that the row names this process as the owner.
+	owned bool
+	// running is how many calls run.
+	running int
+	ended   error // set once: the container was deleted or has expired
 
 	files fileState
 }
@@ -49,6 +53,9 @@ type live struct {
 	ran    bool          // code has run in it; guarded by entry.mu
 	going  bool          // it is being freed; guarded by entry.mu
 	freed  chan struct{} // closed when its slot and its reference have been given back
+	// saving is not nil from when its memory begins to be written down, and closed when that has come to its end; guarded by entry.mu.
+	saving chan struct{}
+	saved  store.Memory // what came of it; set before saving is closed
 }
 
 func notFound(id string) error { return turn.NotFound("Container with id '%s' not found.", id) }
@@ -86,6 +93,8 @@ func (m *Manager) lookup(ctx context.Context, project, id string) (store.Contain
 		return row, notFound(id)
 	case err != nil:
 		return row, fmt.Errorf("container %s: %w", id, err)
+	case row.State == store.StateCreating || row.State == store.StateDeleted:
+		return row, notFound(id)
 	case row.Ended() || m.overdue(row, time.Now()):
 		return row, errExpired
 	}
@@ -124,7 +133,9 @@ func (m *Manager) reference(ctx context.Context, key entryKey) (*entry, error) {
 		e := m.entries[key]
 		if e == nil {
 			e = &entry{m: m, key: key, calls: semaphore.NewWeighted(1), boot: semaphore.NewWeighted(1)}
-			e.restarted = m.volumes.ran(key.id)
+			if m.volumes.ran(key.id) {
+				e.forgot = noteRestarted
+			}
 			m.entries[key] = e
 		}
 		if closing := e.closing; closing != nil {
@@ -160,10 +171,10 @@ func (m *Manager) release(e *entry) {
 	e.closing = make(chan struct{})
 	m.mu.Unlock()
 
-	e.save(m.ctx, true)
 	if err := m.volumes.unmount(e.detach()); err != nil {
 		m.log.Error("unmounting a volume failed", "container", e.key.id, "error", err)
 	}
+	e.giveBack()
 	e.mu.Lock()
 	ended := e.ended
 	e.mu.Unlock()
@@ -183,7 +194,7 @@ func (e *entry) touch(ctx context.Context) {
 	e.mu.Lock()
 	e.row.LastActive = time.Now()
 	e.mu.Unlock()
-	e.save(ctx, false)
+	e.save(ctx)
 }
 
 // saveStep is how far the store's LastActive may lag behind: a write for each call would cost more than some calls.
@@ -194,11 +205,31 @@ func saveStep(expireAfter time.Duration) time.Duration {
 	return min(30*time.Second, expireAfter/20)
 }
 
-// save writes LastActive to the store if it is due, or now.
-func (e *entry) save(ctx context.Context, now bool) {
+// giveBack writes LastActive to the store, and that nobody owns the container.
+func (e *entry) giveBack() {
+	e.mu.Lock()
+	last, owned := e.row.LastActive, e.owned
+	idle := e.ended != nil || (!owned && !last.After(e.saved))
+	e.owned, e.saved = false, last
+	e.mu.Unlock()
+	if idle {
+		return
+	}
+	e.update(e.m.ctx, func(c *store.Container) {
+		if last.After(c.LastActive) {
+			c.LastActive = last
+		}
+		if c.Owner == e.m.owner {
+			c.Owner, c.Lease = "", time.Time{}
+		}
+	})
+}
+
+// save writes LastActive to the store if it is due.
+func (e *entry) save(ctx context.Context) {
 	e.mu.Lock()
 	last, due := e.row.LastActive, e.row.LastActive.Sub(e.saved)
-	if e.ended != nil || due <= 0 || (!now && due < saveStep(e.row.ExpireAfter)) {
+	if e.ended != nil || due < saveStep(e.row.ExpireAfter) {
 		e.mu.Unlock()
 		return
 	}
@@ -229,6 +260,13 @@ func (e *entry) busy() bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.opens > 0
+}
+
+// calling says whether a call runs.
+func (e *entry) calling() bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.running > 0
 }
 
 // end makes the container unusable for good: its sandbox ends, and whoever uses it gets why.

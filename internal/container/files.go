@@ -230,7 +230,9 @@ func (e *entry) place(ctx context.Context, n newFile) (string, stamp, error) {
 	for i := 1; i <= maxNumbered && ctx.Err() == nil; i++ {
 		name := numbered(n.name, i)
 		info, err := root.Lstat(name)
+		_, hidden := e.files.hidden[name]
 		switch {
+		case err == nil && hidden && info.Mode().IsRegular(): // for clients nothing has that name
 		case err == nil && info.Mode().IsRegular() && e.sameBytes(name, n):
 			return name, stampOf(info), nil
 		case err == nil:
@@ -243,17 +245,21 @@ func (e *entry) place(ctx context.Context, n newFile) (string, stamp, error) {
 				return "", stamp{}, volumeError(err)
 			}
 		}
-		// A link, not a rename: it never takes the place of a file that the program makes at this moment.
-		if err := root.Link(part, name); errors.Is(err, fs.ErrExist) {
-			continue
-		} else if err != nil {
-			return "", stamp{}, volumeError(err)
+		if hidden {
+			err = e.replaceHidden(part, name)
+		} else {
+			// A link, not a rename: it never takes the place of a file that the program makes at this moment.
+			if err = root.Link(part, name); errors.Is(err, fs.ErrExist) {
+				continue
+			}
+			if err == nil {
+				err = root.Remove(part)
+			}
 		}
-		err = root.Remove(part)
-		part = ""
 		if err != nil {
 			return "", stamp{}, volumeError(err)
 		}
+		part = ""
 		info, err = root.Lstat(name)
 		if errors.Is(err, fs.ErrNotExist) { // the program has removed it already
 			return name, stamp{}, nil
@@ -346,10 +352,9 @@ func (e *entry) deleteFile(ctx context.Context, f store.File) error {
 			return err
 		}
 		if e.sameBytes(rel, newFile{size: f.Bytes, sha: f.SHA256}) {
-			if err := s.vol.data.Remove(rel); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			if err := e.removeFile(ctx, rel, removal{Bytes: f.Bytes, SHA256: f.SHA256}); err != nil {
 				return err
 			}
-			delete(s.known, rel)
 		}
 	}
 	if err := files.Delete(ctx, f.Project, f.ID); err != nil {

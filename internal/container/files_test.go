@@ -138,7 +138,7 @@ func TestDeleteFile(t *testing.T) {
 	// Deleted with no sandbox up, by mounting the volume for it.
 	f := b.putFile(id, "later", "x")
 	must(t, w.Close())
-	w.(*workspace).freeIfIdle(time.Now())
+	w.(*workspace).park(time.Now())
 	eventually(t, "the entry is forgotten", func() bool { return len(b.all()) == 0 })
 	must(t, b.DeleteFile(ctx, id, f.ID))
 	w = b.open(turn.Hosted{Container: id})
@@ -300,7 +300,7 @@ func TestChangesWhileTheProcessWasDown(t *testing.T) {
 	python(t, w, "open('same', 'w').write('1')\nopen('changed', 'w').write('1')\nopen('resized', 'w').write('1')")
 	e := w.(*workspace).entry
 	must(t, w.Close())
-	e.freeIfIdle(time.Now())
+	e.park(time.Now())
 	eventually(t, "the entry is forgotten", func() bool { return len(b.all()) == 0 })
 	vol, err := b.volumes.mount(t.Context(), e.key.id)
 	must(t, err)
@@ -403,7 +403,7 @@ func TestPlainVolumes(t *testing.T) {
 		t.Errorf("finding %+v", f)
 	}
 	must(t, w.Close(), b.Delete(as(t, "p"), w.Container().ID))
-	if left, _ := os.ReadDir(b.Dir); len(left) > 0 {
+	if left, _ := filepath.Glob(filepath.Join(b.Dir, "cntr_*")); len(left) > 0 {
 		t.Errorf("left: %v", left)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"io"
 	"log/slog"
 	"os"
@@ -180,8 +181,9 @@ type flaky struct {
 	started atomic.Int32
 	// fail is asked before each call; an error other than nil is what Exec returns, and the sandbox ends.
 	fail func() error
-	// refuse is what Start returns.
-	refuse error
+	// refuse is what Start and Restore return, checkpoint what Checkpoint does.
+	refuse     error
+	checkpoint func() error
 }
 
 type flakySandbox struct {
@@ -191,13 +193,27 @@ type flakySandbox struct {
 }
 
 func (f *flaky) Start(ctx context.Context, spec sandbox.Spec) (sandbox.Sandbox, error) {
+	return f.begin(spec, func() (sandbox.Sandbox, error) { return f.Backend.Start(ctx, spec) })
+}
+
+func (f *flaky) Restore(ctx context.Context, spec sandbox.Spec, dir string) (sandbox.Sandbox, error) {
+	return f.begin(spec, func() (sandbox.Sandbox, error) { return f.Backend.Restore(ctx, spec, dir) })
+}
+
+func (f *flaky) refuseWith(err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.refuse = err
+}
+
+func (f *flaky) begin(spec sandbox.Spec, start func() (sandbox.Sandbox, error)) (sandbox.Sandbox, error) {
 	f.mu.Lock()
 	refuse := f.refuse
 	f.mu.Unlock()
 	if refuse != nil {
 		return nil, refuse
 	}
-	s, err := f.Backend.Start(ctx, spec)
+	s, err := start()
 	if err != nil {
 		return nil, err
 	}
@@ -241,6 +257,13 @@ func (s *flakySandbox) Exec(ctx context.Context, call sandbox.Call, sink func(sa
 		return nil, err
 	}
 	return s.Sandbox.Exec(ctx, call, sink)
+}
+
+func (s *flakySandbox) Checkpoint(ctx context.Context, dir string) error {
+	if s.b.checkpoint != nil {
+		return errors.Join(s.b.checkpoint(), s.Close())
+	}
+	return s.Sandbox.Checkpoint(ctx, dir)
 }
 
 func isRoot() bool { return os.Geteuid() == 0 }

@@ -29,6 +29,9 @@ func (e *entry) sandbox(ctx context.Context, patient bool) (*live, error) {
 	if l != nil {
 		return l, nil
 	}
+	if !patient && !e.busy() {
+		return nil, errNoSlot // it was to be ready for a workspace that is closed by now
+	}
 	return e.start(ctx, patient)
 }
 
@@ -68,44 +71,101 @@ func (e *entry) start(ctx context.Context, patient bool) (*live, error) {
 	m.pool.starting.Add(1)
 	l, err := e.boots(ctx, memory)
 	m.pool.starting.Add(-1)
-	if err != nil {
+	if l == nil { // else watch does this
 		m.slots.release(e.key.project, memory)
 		m.release(e)
+	}
+	if err != nil {
 		return nil, err
 	}
-	e.update(ctx, func(c *store.Container) { c.State = store.StateLive })
 	return l, nil
 }
 
-// boots mounts the volume, starts a sandbox on it and has it watched.
+// boots mounts the volume, starts a sandbox on it or resumes the one that hibernates, and has it watched. With an error it returns a
+// sandbox that is up all the same, and going.
 func (e *entry) boots(ctx context.Context, memory int64) (*live, error) {
+	mem, err := e.claim(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if mem.ID != "" {
+		ctx = context.WithoutCancel(ctx) // a client that leaves must not cost the memory
+	}
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
+	l, err := e.raise(ctx, memory, mem)
+	if err != nil {
+		e.unclaim(ctx, mem, errors.Is(err, errSpent))
+		return nil, err
+	}
+	e.m.wg.Go(func() { e.watch(l) })
+	if err := context.Cause(e.m.ctx); err != nil { //nolint:contextcheck // that of the Manager: the sandbox outlives the request
+		e.parkNow(time.Now(), true) // Close may have come by already
+		return l, err
+	}
+	return l, nil
+}
+
+// errSpent is wrapped where programs have run that were in a memory image: nothing may be resumed from it any more.
+var errSpent = errors.New("container: memory has been used")
+
+// raise has a sandbox up, with what mem holds if that can be.
+func (e *entry) raise(ctx context.Context, memory int64, mem store.Memory) (*live, error) {
 	vol, err := e.attach(ctx)
 	if err != nil {
 		return nil, err
 	}
 	began := time.Now()
-	sb, err := e.m.Backend.Start(ctx, e.m.spec(vol, memory))
-	if err != nil {
-		return nil, startError(ctx, err)
+	spec := e.m.spec(vol, memory)
+	l := &live{memory: memory, freed: make(chan struct{})}
+	if mem.ID != "" {
+		if l.Sandbox, err = e.resume(ctx, spec, mem); err != nil {
+			if errors.Is(err, sandbox.ErrUnavailable) {
+				return nil, startError(ctx, err)
+			}
+			e.m.log.WarnContext(ctx, "a container goes on without its memory", "container", e.key.id, "error", err)
+			spec.ID = e.key.id + "-" + suffix()
+		}
+		l.ran = err == nil
 	}
-	e.m.log.DebugContext(ctx, "sandbox started", "container", e.key.id, "took", time.Since(began))
-	l := &live{Sandbox: sb, memory: memory, freed: make(chan struct{})}
-	e.mu.Lock()
-	ended := e.ended
-	if ended == nil {
-		ended = context.Cause(e.m.ctx) //nolint:contextcheck // that of the Manager: the sandbox outlives the request
+	if l.Sandbox == nil {
+		if l.Sandbox, err = e.m.Backend.Start(ctx, spec); err != nil {
+			return nil, startError(ctx, err)
+		}
 	}
-	if ended == nil {
-		e.live = l
+	if err := e.settle(ctx, l, mem); err != nil {
+		if l.ran {
+			err = errors.Join(err, errSpent)
+		}
+		return nil, errors.Join(err, l.Close())
 	}
-	e.mu.Unlock()
-	if ended != nil { // meanwhile
-		return nil, errors.Join(ended, sb.Close())
-	}
-	e.m.wg.Go(func() { e.watch(l) })
+	e.m.log.DebugContext(ctx, "sandbox started", "container", e.key.id, "resumed", l.ran, "took", time.Since(began))
 	return l, nil
+}
+
+// settle makes a sandbox that is up the container's, before code runs in it.
+func (e *entry) settle(ctx context.Context, l *live, mem store.Memory) error {
+	if mem.ID != "" {
+		if err := e.consumed(ctx, mem); err != nil {
+			return err
+		}
+	}
+	if err := e.thaw(ctx); err != nil {
+		return err
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	switch {
+	case l.ran:
+		e.forgot = ""
+	case mem.ID != "":
+		e.forgot = noteUnusable
+	}
+	if e.ended != nil { // meanwhile
+		return e.ended
+	}
+	e.live = l
+	return nil
 }
 
 // spec is what a sandbox of a container is made of.
@@ -141,14 +201,33 @@ func startError(ctx context.Context, err error) error {
 // watch waits for the end of a sandbox, whatever its cause, and gives back what it held.
 func (e *entry) watch(l *live) {
 	<-l.Done()
+	e.mu.Lock()
+	l.going = true
+	saving := l.saving
+	e.mu.Unlock()
+	if saving != nil {
+		<-saving
+	}
 	if err := l.Close(); err != nil {
 		e.m.log.Error("ending a sandbox failed", "container", e.key.id, "error", err)
 	}
-	e.update(e.m.ctx, func(c *store.Container) { c.State = store.StateIdle })
+	kept := saving != nil && l.saved.ID != ""
+	if !kept {
+		e.update(e.m.ctx, func(c *store.Container) {
+			if c.Owner == e.m.owner {
+				c.State, c.Memory = store.StateIdle, store.Memory{}
+			}
+		})
+	}
 	e.mu.Lock()
 	e.live = nil
-	e.restarted = e.restarted || l.ran
+	if l.ran && !kept && e.forgot == "" {
+		e.forgot = noteRestarted
+	}
 	e.mu.Unlock()
+	e.files.mu.Lock()
+	e.files.gone = map[string]bool{}
+	e.files.mu.Unlock()
 	e.m.slots.release(e.key.project, l.memory)
 	e.m.release(e)
 	close(l.freed)
@@ -173,27 +252,13 @@ func (e *entry) close(l *live) {
 	}
 }
 
-// freeIfIdle begins to end the sandbox if nothing has used it since before, and says whether it did.
-func (e *entry) freeIfIdle(before time.Time) bool {
-	e.mu.Lock()
-	l := e.live
-	if l == nil || l.going || e.opens > 0 || e.row.LastActive.After(before) {
-		e.mu.Unlock()
-		return false
-	}
-	l.going = true
-	e.mu.Unlock()
-	e.close(l)
-	return true
-}
-
-// evict begins to free something for who waits: with "" a spare first, else a sandbox of the project.
+// evict begins to free something for who waits: with "" a spare first, else a sandbox of the project, which hibernates.
 func (m *Manager) evict(project string) bool {
 	return project == "" && m.pool.giveUp() || m.evictLongestIdle(project)
 }
 
-// evictLongestIdle begins to free the sandbox that has been idle for longest, of one project or, with "", of any. Nothing that a turn still
-// uses is freed.
+// evictLongestIdle begins to hibernate the sandbox that has been idle for longest, of one project or, with "", of any. Nothing that a turn
+// still uses goes.
 func (m *Manager) evictLongestIdle(project string) bool {
 	for {
 		var longest *entry
@@ -213,25 +278,26 @@ func (m *Manager) evictLongestIdle(project string) bool {
 		if longest == nil {
 			return false
 		}
-		if longest.freeIfIdle(since) {
+		if longest.park(since) {
 			return true
 		}
 	}
 }
 
-// takeRestarted says once that the interpreter has forgotten what earlier calls defined.
-func (e *entry) takeRestarted() bool {
+// takeForgot says once that the interpreter has forgotten what earlier calls defined, "" if it has not.
+func (e *entry) takeForgot() string {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	r := e.restarted
-	e.restarted = false
-	return r
+	note := e.forgot
+	e.forgot = ""
+	return note
 }
 
-func (e *entry) setRestarted() {
+// setForgot has the next call told.
+func (e *entry) setForgot() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.restarted = true
+	e.forgot = noteRestarted
 }
 
 // setRan remembers that code has run in l.

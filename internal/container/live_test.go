@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -99,39 +100,6 @@ func TestStartThatFails(t *testing.T) {
 	}
 }
 
-func TestIdleSandboxIsFreed(t *testing.T) {
-	t.Parallel()
-	b := newBench(t, nil)
-	w := b.open(turn.Hosted{})
-	python(t, w, "x = 1\nopen('f', 'w').write('kept')")
-	e := w.(*workspace).entry
-	if e.freeIfIdle(time.Now()) {
-		t.Error("the sandbox of an open workspace was freed")
-	}
-	must(t, w.Close(), w.Close())
-	if e.freeIfIdle(time.Now().Add(-time.Minute)) {
-		t.Error("a sandbox that was used a moment ago was freed")
-	}
-	if !e.freeIfIdle(time.Now()) {
-		t.Fatal("an idle sandbox was not freed")
-	}
-	eventually(t, "the entry is forgotten", func() bool { return len(b.all()) == 0 })
-	w = b.open(turn.Hosted{Container: e.key.id})
-	if got := text(python(t, w, "print('x' in dir(), open('f').read())")); got != "False kept\n" {
-		t.Errorf("afterwards: %q", got)
-	}
-	if notes := w.Notes(); len(notes) != 1 || notes[0] != noteRestarted {
-		t.Errorf("notes %q", notes)
-	}
-	fresh, err := b.Create(as(t, "p"), NewContainer{Name: "never used"})
-	must(t, err)
-	w = b.open(turn.Hosted{Container: fresh.ID})
-	python(t, w, "1")
-	if notes := w.Notes(); len(notes) > 0 {
-		t.Errorf("first call of a container: notes %q", notes)
-	}
-}
-
 func TestCapOnLiveSandboxes(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, func(c *Config) { c.MaxLive, c.SlotWait = 2, 300*time.Millisecond })
@@ -221,9 +189,10 @@ func TestCloseEndsRunningCalls(t *testing.T) {
 	w := b.open(turn.Hosted{})
 	running := make(chan struct{})
 	done := make(chan error, 1)
+	begun := sync.OnceFunc(func() { close(running) })
 	go func() {
 		_, err := w.Run(t.Context(), tool.Call{Tool: tool.Python, Code: "print('now', flush=True)\nimport time\ntime.sleep(600)"},
-			func(tool.Chunk) { close(running) })
+			func(tool.Chunk) { begun() })
 		done <- err
 	}()
 	<-running

@@ -55,6 +55,9 @@ func (m *Manager) Get(ctx context.Context, id string) (store.Container, error) {
 	}
 	now := time.Now()
 	row, err := m.Store.Containers().Get(ctx, project, id)
+	if err == nil && (row.State == store.StateCreating || row.State == store.StateDeleted) {
+		return row, notFound(id)
+	}
 	if err == nil && !row.Ended() && !m.overdue(row, now) {
 		row, err = m.Store.Containers().Update(ctx, project, id, func(c *store.Container) error {
 			if now.After(c.LastActive) && !c.Ended() {
@@ -113,10 +116,11 @@ func (m *Manager) Delete(ctx context.Context, id string) error {
 	if err != nil {
 		return err
 	}
-	if _, err := m.Store.Containers().Get(ctx, project, id); err != nil {
-		if errors.Is(err, store.ErrNotFound) {
-			return notFound(id)
-		}
+	row, err := m.Store.Containers().Get(ctx, project, id)
+	if errors.Is(err, store.ErrNotFound) || (err == nil && (row.State == store.StateCreating || row.State == store.StateDeleted)) {
+		return notFound(id)
+	}
+	if err != nil {
 		return err
 	}
 	e, err := m.reference(ctx, entryKey{project, id})
@@ -127,9 +131,28 @@ func (m *Manager) Delete(ctx context.Context, id string) error {
 	return m.remove(ctx, e)
 }
 
+// remove deletes a container. From the first step on it is gone for clients; a process that is killed between them leaves the rest to
+// the next Reconcile.
 func (m *Manager) remove(ctx context.Context, e *entry) error {
 	ctx = context.WithoutCancel(ctx) // half a removal helps nobody
+	now := time.Now()
+	row, err := m.Store.Containers().Update(ctx, e.key.project, e.key.id, func(c *store.Container) error {
+		if !m.isFree(c, now) {
+			return errElsewhere
+		}
+		c.State = store.StateDeleted
+		return nil
+	})
+	if errors.Is(err, store.ErrNotFound) {
+		return notFound(e.key.id) // another request was faster
+	}
+	if err != nil {
+		return err
+	}
 	e.end(notFound(e.key.id))
+	if err := m.Blobs.DeleteNamed(ctx, row.Project, row.Memory.ID); err != nil {
+		return err
+	}
 	rows, err := m.Store.Files().DeleteContainer(ctx, e.key.project, e.key.id)
 	if err == nil {
 		err = m.Store.Containers().Delete(ctx, e.key.project, e.key.id)
@@ -150,12 +173,14 @@ func (m *Manager) expire(ctx context.Context, row store.Container) error {
 		return err
 	}
 	defer m.release(e)
-	errInUse := errors.New("in use")
+	var mem store.Memory
 	_, err = m.Store.Containers().Update(ctx, row.Project, row.ID, func(c *store.Container) error {
-		if c.Ended() || !m.overdue(*c, time.Now()) {
+		if c.Ended() || !m.overdue(*c, time.Now()) || !m.isFree(c, time.Now()) {
 			return errInUse
 		}
-		c.State = store.StateExpired
+		mem = c.Memory
+		c.State, c.Memory = store.StateExpired, store.Memory{}
+		c.Owner, c.Lease = "", time.Time{}
 		return nil
 	})
 	if errors.Is(err, errInUse) || errors.Is(err, store.ErrNotFound) {
@@ -165,6 +190,9 @@ func (m *Manager) expire(ctx context.Context, row store.Container) error {
 		return err
 	}
 	e.end(errExpired)
+	if err := m.Blobs.DeleteNamed(ctx, row.Project, mem.ID); err != nil {
+		return err
+	}
 	files, err := m.Store.Files().DeleteContainer(ctx, row.Project, row.ID)
 	if err != nil && !errors.Is(err, store.ErrNotFound) {
 		return err
@@ -172,7 +200,7 @@ func (m *Manager) expire(ctx context.Context, row store.Container) error {
 	return m.uploads.free(ctx, files)
 }
 
-// reap frees idle sandboxes and ends containers and uploads whose time is over, until the Manager closes.
+// reap hibernates idle sandboxes and ends containers and uploads whose time is over, until the Manager closes.
 func (m *Manager) reap() {
 	tick := time.NewTicker(min(max(min(m.IdleAfter, m.ExpireAfter)/4, time.Second), 30*time.Second))
 	defer tick.Stop()
@@ -182,9 +210,7 @@ func (m *Manager) reap() {
 			return
 		case now := <-tick.C:
 			for _, e := range m.all() {
-				if e.freeIfIdle(now.Add(-m.IdleAfter)) {
-					m.log.Debug("idle sandbox freed", "container", e.key.id)
-				}
+				e.park(now.Add(-m.IdleAfter))
 			}
 			if err := m.expireAll(m.ctx, now); err != nil && m.ctx.Err() == nil {
 				m.log.Error("removing what has expired failed", "error", err)

@@ -148,7 +148,7 @@ func (m *Manager) Open(ctx context.Context, h *turn.Hosted) (tool.Workspace, err
 	e.mu.Lock()
 	e.opens++
 	e.mu.Unlock()
-	w := &workspace{entry: e}
+	w := &workspace{entry: e, outputDir: h.OutputDir, cellTime: h.CellTime}
 	if note != "" {
 		w.note(note)
 	}
@@ -235,7 +235,9 @@ func (m *Manager) make(ctx context.Context, c store.Container) (*entry, error) {
 		return nil, err
 	}
 	c.ID = turn.NewID("cntr_")
-	c.State = store.StateIdle
+	if c.State == "" {
+		c.State = store.StateIdle
+	}
 	c.CreatedAt = time.Now().UTC().Truncate(time.Microsecond)
 	c.LastActive = c.CreatedAt
 	if c.MemoryLimit == 0 {
@@ -258,6 +260,7 @@ func (m *Manager) make(ctx context.Context, c store.Container) (*entry, error) {
 // takeOver makes a container of a spare.
 func (m *Manager) takeOver(ctx context.Context, c store.Container, s *spare) (*entry, error) {
 	c.ID, c.State = s.vol.id, store.StateLive
+	c.Owner, c.Lease = m.owner, leaseEnd(time.Now())
 	e, err := m.adopt(ctx, c.Project, s)
 	if err != nil {
 		return nil, err

@@ -19,23 +19,28 @@ import (
 // clientText is how much text of one call a client gets: half of it from the start, half from the end.
 const clientText = 1 << 20
 
-// collector joins what a program puts out into runs of text and images, in order. The value of the last expression is a run of its own,
-// as clients of the hosted service know it.
+// maxRuns caps how often the stream may change: a run costs more than the few bytes that it may have. What is beyond is one run of no
+// stream.
+const maxRuns = 4096
+
+// collector joins what a program puts out into runs of text of one stream, and images, in order.
 type collector struct {
 	mu   sync.Mutex
 	sink func(tool.Chunk)
 
 	runs []segment
-	// head bytes are kept for good; of what follows, the last tail bytes. runs[tailAt:] is the tail.
-	head, tail, tailAt int
-	cut                int64
+	// head bytes are kept for good; of what follows, the last tail bytes. runs[tailAt:] is the tail; those before tailFrom have no text
+	// any more.
+	head, tail, tailAt, tailFrom int
+	texts                        int // runs of text that were begun
+	cut                          int64
 }
 
 type segment struct {
-	value bool
-	text  []byte
-	mime  string
-	data  []byte
+	stream string
+	text   []byte
+	mime   string
+	data   []byte
 }
 
 func newCollector(sink func(tool.Chunk)) *collector { return &collector{sink: sink, tailAt: -1} }
@@ -58,42 +63,56 @@ func (c *collector) push(o sandbox.Output) {
 		}
 		c.sink(tool.Chunk{Stream: stream, Text: o.Text})
 	}
-	c.text(o.Text, o.Stream == sandbox.Value)
+	c.text(o.Text, o.Stream)
 }
 
-func (c *collector) text(s string, value bool) {
+func (c *collector) text(s, stream string) {
 	if room := clientText/2 - c.head; room > 0 && c.tailAt < 0 {
 		part := cut(s, room)
 		c.head += len(part)
-		c.add(part, value)
+		c.add(part, stream)
 		s = s[len(part):]
 		if s == "" {
 			return
 		}
 	}
 	if c.tailAt < 0 {
-		c.tailAt = len(c.runs)
+		c.tailAt, c.tailFrom = len(c.runs), len(c.runs)
 	}
 	c.tail += len(s)
-	c.add(s, value)
-	for i := c.tailAt; c.tail > clientText/2 && i < len(c.runs); i++ {
-		n := min(c.tail-clientText/2, len(c.runs[i].text))
-		c.runs[i].text = c.runs[i].text[n:]
+	c.add(s, stream)
+	for c.tail > clientText/2 && c.tailFrom < len(c.runs) {
+		run := &c.runs[c.tailFrom]
+		n := min(c.tail-clientText/2, len(run.text))
+		run.text = run.text[n:]
 		c.tail -= n
 		c.cut += int64(n)
+		if len(run.text) == 0 && c.tailFrom < len(c.runs)-1 {
+			c.tailFrom++
+		} else if c.tail > clientText/2 {
+			break // nothing is left to cut
+		}
 	}
 }
 
-// add appends to the last run if it is of the same kind and on the same side of the cut.
-func (c *collector) add(s string, value bool) {
+// add appends to the last run if it is of the same stream and on the same side of the cut.
+func (c *collector) add(s, stream string) {
 	if s == "" {
 		return
 	}
-	if n := len(c.runs); n > 0 && n != c.tailAt && c.runs[n-1].mime == "" && c.runs[n-1].value == value {
-		c.runs[n-1].text = append(c.runs[n-1].text, s...)
-		return
+	if n := len(c.runs); n > 0 && n != c.tailAt && c.runs[n-1].mime == "" {
+		last := &c.runs[n-1]
+		if last.stream != stream && c.texts >= maxRuns {
+			last.stream = ""
+			stream = ""
+		}
+		if last.stream == stream {
+			last.text = append(last.text, s...)
+			return
+		}
 	}
-	c.runs = append(c.runs, segment{value: value, text: []byte(s)})
+	c.texts++
+	c.runs = append(c.runs, segment{stream: stream, text: []byte(s)})
 }
 
 // outputs is what was collected. dropped is what the sandbox itself did not pass on.
@@ -110,7 +129,7 @@ func (c *collector) outputs(dropped int64) []turn.Output {
 		case r.mime != "":
 			out = append(out, turn.Output{MIME: r.mime, Data: r.data})
 		case len(r.text) > 0:
-			out = append(out, turn.Output{Text: strings.ToValidUTF8(string(r.text), "\uFFFD")})
+			out = append(out, turn.Output{Text: strings.ToValidUTF8(string(r.text), "\uFFFD"), Stream: r.stream})
 		}
 	}
 	if dropped > 0 {

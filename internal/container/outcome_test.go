@@ -30,7 +30,9 @@ func TestImagesBecomeFiles(t *testing.T) {
 		b.content(made[0]) != string(png) {
 		t.Fatalf("made %+v", made)
 	}
-	want := []turn.Output{{Text: "before\n"}, {MIME: "image/png", Data: png, FileID: made[0].ID}, {Text: "after\n"}, {Text: "42"}}
+	want := []turn.Output{
+		{Text: "before\n", Stream: "stdout"}, {MIME: "image/png", Data: png, FileID: made[0].ID}, {Text: "after\n", Stream: "stdout"}, {Text: "42", Stream: "result"},
+	}
 	if diff := cmp.Diff(want, outputs); diff != "" {
 		t.Errorf("outputs (-want +got):\n%s", diff)
 	}

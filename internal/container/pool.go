@@ -3,6 +3,7 @@ package container
 import (
 	"context"
 	"errors"
+	"os"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -85,6 +86,13 @@ func (m *Manager) StartPool() {
 			m.pool.run(m.ctx)
 		}
 	}()
+}
+
+// Spares is how many spare containers are ready.
+func (m *Manager) Spares() int {
+	m.pool.mu.Lock()
+	defer m.pool.mu.Unlock()
+	return len(m.pool.ready)
 }
 
 func (m *Manager) prepare() {
@@ -201,7 +209,11 @@ func (p *pool) start(ctx context.Context, id string) (*spare, error) {
 	if err != nil {
 		return nil, errors.Join(err, m.volumes.remove(id))
 	}
-	sb, err := m.Backend.Start(ctx, m.spec(vol, m.Limits.Memory))
+	var sb sandbox.Sandbox
+	err = os.WriteFile(m.volumes.spareOf(id), []byte(m.owner), 0o600)
+	if err == nil {
+		sb, err = m.Backend.Start(ctx, m.spec(vol, m.Limits.Memory))
+	}
 	if err != nil {
 		return nil, errors.Join(err, m.volumes.unmount(vol), m.volumes.remove(id))
 	}
@@ -334,10 +346,11 @@ func (m *Manager) adopt(ctx context.Context, project string, s *spare) (*entry, 
 	l := &live{Sandbox: s.sandbox, memory: m.Limits.Memory, freed: make(chan struct{})}
 	e.files.mu.Lock()
 	e.files.vol, e.files.known = s.vol, map[string]known{} // a fresh volume
+	e.files.hidden, e.files.gone = map[string]removal{}, map[string]bool{}
 	e.files.mu.Unlock()
 	m.hold(e) // the sandbox's own
 	e.mu.Lock()
-	e.live = l
+	e.live, e.owned = l, true
 	e.mu.Unlock()
 	m.wg.Go(func() { e.watch(l) })
 	return e, nil

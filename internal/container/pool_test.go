@@ -16,15 +16,9 @@ import (
 	"github.com/lathe-gateway/lathe/internal/turn"
 )
 
-func (b *bench) spares() int {
-	b.pool.mu.Lock()
-	defer b.pool.mu.Unlock()
-	return len(b.pool.ready)
-}
-
 func (b *bench) filled(n int) {
 	b.t.Helper()
-	eventually(b.t, "the pool is filled", func() bool { return b.spares() == n })
+	eventually(b.t, "the pool is filled", func() bool { return b.Spares() == n })
 }
 
 func TestClaim(t *testing.T) {
@@ -145,7 +139,7 @@ func TestSparesGiveWay(t *testing.T) {
 	one, two := b.open(turn.Hosted{MemoryLimit: 512 << 20}), b.open(turn.Hosted{MemoryLimit: 512 << 20})
 	python(t, one, "1")
 	python(t, two, "1")
-	if n := b.spares(); n != 0 {
+	if n := b.Spares(); n != 0 {
 		t.Errorf("%d spares on a full machine", n)
 	}
 	eventually(t, "the folders of the spares are gone", func() bool {
@@ -189,8 +183,8 @@ func TestClaimIsRefused(t *testing.T) {
 	b.filled(2)
 	row, err := b.Create(as(t, "p"), NewContainer{})
 	must(t, err)
-	if row.State != store.StateIdle || b.spares() != 2 {
-		t.Errorf("a container past the limit is %s, %d spares are left", row.State, b.spares())
+	if row.State != store.StateIdle || b.Spares() != 2 {
+		t.Errorf("a container past the limit is %s, %d spares are left", row.State, b.Spares())
 	}
 	second := b.open(turn.Hosted{Container: row.ID})
 	_, err = second.Run(t.Context(), tool.Call{Tool: tool.Python, Code: "1"}, nil)
@@ -226,11 +220,11 @@ func TestPoolEndsWithTheManager(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, func(c *Config) { c.Pool, c.PoolMax = 3, 3 })
 	b.StartPool()
-	eventually(t, "a spare is there", func() bool { return b.spares() > 0 })
+	eventually(t, "a spare is there", func() bool { return b.Spares() > 0 })
 	must(t, b.Close())
 	dirs, err := filepath.Glob(filepath.Join(b.Dir, "cntr_*"))
-	if err != nil || len(dirs) != 0 || b.slots.live != 0 || b.spares() != 0 {
-		t.Errorf("left: %q, %d places, %d spares, %v", dirs, b.slots.live, b.spares(), err)
+	if err != nil || len(dirs) != 0 || b.slots.live != 0 || b.Spares() != 0 {
+		t.Errorf("left: %q, %d places, %d spares, %v", dirs, b.slots.live, b.Spares(), err)
 	}
 }
 

@@ -192,7 +192,9 @@ func TestQueueProperties(t *testing.T) {
 			}
 		}), 1, 60).Draw(rt, "steps")
 		var wrong []string
-		synctest.Test(t, func(*testing.T) { plan.run(func(format string, args ...any) { wrong = append(wrong, fmt.Sprintf(format, args...)) }) })
+		synctest.Test(t, func(*testing.T) {
+			plan.run(func(format string, args ...any) { wrong = append(wrong, fmt.Sprintf(format, args...)) })
+		})
 		if len(wrong) > 0 {
 			rt.Fatal(wrong[0])
 		}

@@ -29,6 +29,8 @@ const (
 //	<dir>/<container>/volume.img   sparse ext4 image, where images can be mounted
 //	<dir>/<container>/vol/data     /mnt/data
 //	<dir>/<container>/vol/home     /home/user
+//	<dir>/<container>/memory/<id>  hibernated memory as the backend wrote it
+//	<dir>/<container>/spare        the owner of one that has no row yet
 //	<dir>/<container>/ran          exists once code has run: a new interpreter is then a restarted one
 //
 // An image gives programs ENOSPC at the disk limit, for bytes and for inodes. Where it cannot be mounted (no root, no loop devices, no
@@ -256,6 +258,9 @@ func (vol *volume) mounts() []sandbox.Mount {
 		{Source: filepath.Join(vol.path, "home"), Target: homeMount},
 	}
 }
+
+// spareOf is the file that names the owner of a spare container, which has no row to do so.
+func (v *volumes) spareOf(id string) string { return filepath.Join(v.dir, id, "spare") }
 
 // ran says whether code has run in the container before; setRan remembers it.
 func (v *volumes) ran(id string) bool {

@@ -181,6 +181,9 @@ func unescapeMount(s string) string {
 
 func below(dir, path string) bool { return strings.HasPrefix(path, dir+string(filepath.Separator)) }
 
+// syncFileSystem has everything in the file system of dir reach the disk.
+func syncFileSystem(dir *os.File) error { return unix.Syncfs(int(dir.Fd())) }
+
 func freeSpace(dir string) (int64, error) {
 	var st unix.Statfs_t
 	if err := unix.Statfs(dir, &st); err != nil {

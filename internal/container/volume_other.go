@@ -4,6 +4,7 @@ package container
 
 import (
 	"errors"
+	"os"
 
 	"golang.org/x/sys/unix"
 )
@@ -13,6 +14,8 @@ var errNoImages = errors.New("disk images are mounted on Linux only")
 func mountImage(string, string) error { return errNoImages }
 func unmountImage(string) error       { return errNoImages }
 func releaseAll(string) error         { return nil }
+
+func syncFileSystem(dir *os.File) error { return dir.Sync() }
 
 func freeSpace(dir string) (int64, error) {
 	var st unix.Statfs_t

@@ -2,8 +2,11 @@ package container
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"path"
+	"slices"
 	"sync"
 	"time"
 
@@ -19,11 +22,19 @@ const captureTimeout = time.Minute
 // maxCode is more than any model writes and less than a sandbox takes.
 const maxCode = 4 << 20
 
-const noteRestarted = "the interpreter was restarted: variables are gone, files are kept"
+// What the model and the client are told with the next call.
+const (
+	noteRestarted = "the interpreter was restarted: variables are gone, files are kept"
+	noteUnusable  = "the interpreter's memory could not be resumed: variables are gone, files are kept"
+)
 
 // workspace implements tool.Workspace.
 type workspace struct {
 	*entry
+	// outputDir and cellTime are those of turn.Hosted.
+	outputDir bool
+	cellTime  time.Duration
+
 	mu     sync.Mutex
 	notes  []string
 	closed bool
@@ -55,7 +66,8 @@ func (w *workspace) Notes() []string {
 	return out
 }
 
-// Close gives the container back. The sandbox stays up until it has been idle for Config.IdleAfter or another one needs its place.
+// Close gives the container back. The sandbox stays up until it has been idle for Config.IdleAfter or another one needs its place: then
+// it hibernates.
 func (w *workspace) Close() error {
 	w.mu.Lock()
 	again := w.closed
@@ -92,14 +104,23 @@ func (w *workspace) Run(ctx context.Context, call tool.Call, sink func(tool.Chun
 	if err := e.calls.Acquire(ctx, 1); err != nil {
 		return nil, context.Cause(ctx)
 	}
-	done := func() { e.calls.Release(1) }
+	e.count(1)
+	done := func() {
+		e.count(-1)
+		e.calls.Release(1)
+	}
 	e.touch(ctx)
-	out, err := w.run(ctx, call, sink)
+	// The client may stay while the Manager closes.
+	runCtx, cancel := context.WithCancelCause(ctx)
+	stop := context.AfterFunc(e.m.ctx, func() { cancel(context.Cause(e.m.ctx)) })
+	defer stop()
+	defer cancel(nil)
+	out, err := w.run(runCtx, call, sink)
 	if err == nil {
 		done()
 		return out, nil
 	}
-	if ctx.Err() == nil {
+	if runCtx.Err() == nil {
 		done()
 		return nil, err
 	}
@@ -115,6 +136,13 @@ func (w *workspace) Run(ctx context.Context, call tool.Call, sink func(tool.Chun
 		}
 	})
 	return nil, err
+}
+
+// count notes that a call has begun, or ended.
+func (e *entry) count(n int) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.running += n
 }
 
 func (e *entry) hasEnded() bool {
@@ -142,9 +170,13 @@ func (w *workspace) run(ctx context.Context, call tool.Call, sink func(tool.Chun
 	if err := e.m.quotas.mayRun(ctx, e.key.project); err != nil {
 		return nil, err
 	}
+	sc, refused, err := w.prepare(ctx, call)
+	if err != nil || refused != nil {
+		return refused, err
+	}
 	col := newCollector(sink)
 	began := time.Now()
-	res, err := w.exec(ctx, sandbox.Call{Kind: sandbox.Kind(call.Tool), Code: call.Code}, col)
+	res, err := w.exec(ctx, sc, col)
 	if err != nil {
 		return nil, err
 	}
@@ -154,21 +186,72 @@ func (w *workspace) run(ctx context.Context, call tool.Call, sink func(tool.Chun
 	out := &tool.Outcome{
 		Outputs: col.outputs(res.Truncated), Status: string(res.Status), ExitCode: res.ExitCode, Error: res.Error, Duration: time.Since(began),
 	}
+	edited(out, call, res.Edit)
 	// The code has run: its result must not be lost because the client leaves now.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), captureTimeout)
 	defer cancel()
-	made, notes, err := e.capture(ctx)
-	shown, errShown := e.keepImages(ctx, out.Outputs)
-	if err := errors.Join(err, errShown); err != nil {
-		if e.hasEnded() {
-			return nil, w.ran(e.ended)
-		}
-		w.note(e.notKept(ctx, err))
+	if err := w.gather(ctx, out, sc.Env[outputVar]); err != nil {
+		return nil, err
 	}
-	w.note(notes...)
-	out.Files = append(made, shown...)
 	e.touch(ctx)
 	return out, nil
+}
+
+// outputVar is the variable that names the folder for results.
+const outputVar = "OUTPUT_DIR"
+
+// prepare makes a sandbox's call of one of the model's. refused is the outcome of one that cannot be run.
+func (w *workspace) prepare(ctx context.Context, call tool.Call) (sc sandbox.Call, refused *tool.Outcome, err error) {
+	sc = sandbox.Call{Kind: sandbox.Kind(call.Tool), Code: call.Code}
+	switch call.Tool {
+	case tool.Python:
+		sc.Timeout = w.cellTime
+	case tool.Edit:
+		args, err := tool.ParseEdit(call.Code)
+		if err != nil {
+			return sc, &tool.Outcome{
+				Outputs: []turn.Output{{Stream: sandbox.Stderr, Text: err.Error()}}, Status: tool.StatusError, ErrorCode: turn.ErrorInvalidInput,
+			}, nil
+		}
+		code, err := json.Marshal(sandbox.EditCall(args))
+		if err != nil {
+			return sc, nil, err
+		}
+		sc.Code = string(code)
+	}
+	if w.outputDir {
+		dir, err := w.makeOutputDir(ctx)
+		if err != nil {
+			return sc, nil, err
+		}
+		sc.Env = map[string]string{outputVar: dir}
+	}
+	return sc, nil, nil
+}
+
+// gather makes files of what a call has left, and of the images that it displayed. outputDir is its own, "" for none: then only what is at
+// its top is the call's.
+func (w *workspace) gather(ctx context.Context, out *tool.Outcome, outputDir string) error {
+	made, notes, err := w.capture(ctx)
+	var shown []turn.File
+	if out.Edit == nil { // a picture that was viewed is there already
+		var errShown error
+		shown, errShown = w.keepImages(ctx, out.Outputs)
+		err = errors.Join(err, errShown)
+	}
+	if err != nil {
+		if w.hasEnded() {
+			return w.ran(w.whyEnded())
+		}
+		w.note(w.notKept(ctx, err))
+	}
+	w.note(notes...)
+	if outputDir != "" {
+		made = slices.DeleteFunc(made, func(f turn.File) bool { return path.Dir(f.Path) != outputDir })
+		w.dropOutputDir(outputDir)
+	}
+	out.Files = append(made, shown...)
+	return nil
 }
 
 // notKept says to the model and the client why files of a call are not to be had. A limit that is reached is nobody's fault.
@@ -188,12 +271,10 @@ func (w *workspace) exec(ctx context.Context, call sandbox.Call, col *collector)
 		if err != nil {
 			return nil, err
 		}
-		if w.takeRestarted() {
-			w.note(noteRestarted)
+		if note := w.takeForgot(); note != "" {
+			w.note(note)
 		}
-		began := time.Now()
-		res, err := l.Exec(ctx, call, col.push)
-		w.m.quotas.ran(w.key.project, time.Since(began))
+		res, err := w.guarded(ctx, l, call, col)
 		notStarted := errors.Is(err, sandbox.ErrNotStarted)
 		if !notStarted {
 			w.setRan(l)
@@ -203,7 +284,10 @@ func (w *workspace) exec(ctx context.Context, call sandbox.Call, col *collector)
 		}
 		if ctx.Err() != nil {
 			if res != nil && res.KernelRestarted {
-				w.setRestarted() // the next call's client must hear of it
+				w.setForgot() // the next call's client must hear of it
+			}
+			if errors.Is(context.Cause(ctx), errClosing) && !notStarted {
+				return nil, w.ran(errClosing)
 			}
 			return nil, context.Cause(ctx)
 		}
@@ -222,8 +306,8 @@ func (w *workspace) exec(ctx context.Context, call sandbox.Call, col *collector)
 				Kind: turn.KindOverloaded, RetryAfter: 5 * time.Second, Message: "the sandbox did not start the code; try again", Cause: err,
 			}
 		}
-		if w.takeRestarted() {
-			w.note(noteRestarted)
+		if note := w.takeForgot(); note != "" {
+			w.note(note)
 		}
 		if errors.Is(err, sandbox.ErrOutOfMemory) {
 			return &sandbox.Result{Status: sandbox.StatusKilled, ExitCode: 137, Error: fmt.Sprintf(

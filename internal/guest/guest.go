@@ -43,6 +43,8 @@ type Config struct {
 	// Python, Shell and Node are absolute paths; "" looks for python3, for bash or sh, and for node, in Env's PATH. LATHE_KERNEL=plain in
 	// Env keeps the kernel from using IPython.
 	Python, Shell, Node string
+	// Self is the guest's own program, which is also the editor's; "" edits within this process, for tests.
+	Self string
 	// WorkDir is where calls start that name no directory; Home and Tmp are HOME and TMPDIR. Those that do not exist are replaced by
 	// Tmp, and by "/".
 	WorkDir, Home, Tmp string
@@ -200,6 +202,8 @@ func (s *server) decode(c *call, f proto.Frame) (func() func(), error) {
 		return nil, errors.New("guest: the name of a session is too long")
 	case st.Kind == proto.Bash && st.Session == "":
 		return func() func() { return runShell(&s.cfg, s.procs, c, st) }, nil
+	case st.Kind == proto.Edit:
+		return func() func() { return runEdit(&s.cfg, s.procs, c, st) }, nil
 	case st.Kind == proto.Bash || languages[st.Kind] != nil:
 		return s.inSession(c, func(in session) func() { return in.run(c, st) }), nil
 	}

@@ -14,10 +14,18 @@ import (
 // Main is cmd/lathe-guest: it serves the host on its stdin and stdout, and returns the exit status. As root it isolates programs, as
 // PID 1 it reaps; as anything else it says so in its hello frame and runs them as itself.
 func Main() int {
+	if len(os.Args) == 2 && os.Args[1] == editArgument {
+		return editMain()
+	}
 	log := slog.New(slog.NewTextHandler(os.Stderr, nil))
 	r, w, err := takeStdio()
 	if err != nil {
 		log.Error("cannot take stdin and stdout away from programs", "error", err)
+		return 1
+	}
+	self, err := os.Executable()
+	if err != nil {
+		log.Error("where the guest's program is", "error", err)
 		return 1
 	}
 	user, isolate := codeUser(os.Getuid(), os.Getenv(codeUserEnv))
@@ -27,7 +35,7 @@ func Main() int {
 	}
 	cfg := Config{
 		Isolate: isolate, User: user, Reap: os.Getpid() == 1, Env: os.Environ(),
-		WorkDir: "/mnt/data", Home: "/home/user", Tmp: "/tmp", Log: log,
+		WorkDir: "/mnt/data", Home: "/home/user", Tmp: "/tmp", Self: self, Log: log,
 	}
 	if !cfg.Isolate {
 		cfg.Notes = append(cfg.Notes, "not root: programs run as the guest's own user")

@@ -3,6 +3,7 @@ package guest
 import (
 	"os"
 	"strconv"
+	"sync"
 
 	"github.com/lathe-gateway/lathe/internal/guest/proto"
 )
@@ -31,6 +32,30 @@ func runShell(cfg *Config, procs *processes, c *call, start proto.StartCall) fun
 	if start.Dir != "" {
 		dir = cfg.path(start.Dir)
 	}
+	args := []string{"bash", "-c", shellScript, "bash"}
+	for code := start.Code; len(code) > 0; {
+		n := min(len(code), maxArg)
+		args = append(args, code[:n])
+		code = code[n:]
+	}
+	return runProgram(procs, c, single{
+		path: cfg.Shell, dir: dir, args: args, env: cfg.environ(c.limits, cfg.callEnv(start.Env)), limits: c.limits,
+		input: "\n",
+	})
+}
+
+// single is a program that is a call of its own.
+type single struct {
+	path, dir string
+	args, env []string
+	limits    proto.Limits
+	// input comes on fd 3 when the limits are set: the program waits for it.
+	input string
+}
+
+// runProgram runs a program and returns the function that reports its end.
+func runProgram(procs *processes, c *call, s single) func() {
+	refuse := func(why string) func() { return func() { c.refuse(why) } }
 	t, out, errOut, err := newTap()
 	if err != nil {
 		return refuse(err.Error())
@@ -44,15 +69,8 @@ func runShell(cfg *Config, procs *processes, c *call, start proto.StartCall) fun
 		t.close()
 		return refuse(err.Error())
 	}
-	args := []string{"bash", "-c", shellScript, "bash"}
-	for code := start.Code; len(code) > 0; {
-		n := min(len(code), maxArg)
-		args = append(args, code[:n])
-		code = code[n:]
-	}
 	p, err := procs.start(command{
-		path: cfg.Shell, dir: dir, args: args, env: cfg.environ(c.limits, cfg.callEnv(start.Env)),
-		files: []*os.File{out, errOut, gate}, limits: c.limits,
+		path: s.path, dir: s.dir, args: s.args, env: s.env, files: []*os.File{out, errOut, gate}, limits: s.limits,
 	})
 	out.Close()
 	errOut.Close()
@@ -63,12 +81,19 @@ func runShell(cfg *Config, procs *processes, c *call, start proto.StartCall) fun
 		return refuse(err.Error())
 	}
 	c.started()
-	_, _ = open.WriteString("\n")
-	open.Close()
-	return finishShell(procs, c, t, p)
+	var fed sync.WaitGroup
+	fed.Go(func() { // a program that does not read holds up nobody
+		_, _ = open.WriteString(s.input)
+		open.Close()
+	})
+	defer func() {
+		open.Close()
+		fed.Wait()
+	}()
+	return finishProgram(procs, c, t, p)
 }
 
-func finishShell(procs *processes, c *call, t *tap, p *process) func() {
+func finishProgram(procs *processes, c *call, t *tap, p *process) func() {
 	cause, killed := c.supervise(program{
 		ended:     p.ended,
 		interrupt: func() { procs.interrupt(p) },

@@ -243,13 +243,9 @@ func (s *stored) fill(h turn.HostedCall) turn.HostedCall {
 	switch {
 	case !ok:
 		return h
-	case h.Outputs == nil, h.Code == c.Code && sameText(h.Outputs, c.Outputs):
+	case h.Outputs == nil, h.Code == c.Code && turn.SameOutputs(h, c):
 		return c
 	}
 	h.Files = c.Files
 	return h
-}
-
-func sameText(a, b []turn.Output) bool {
-	return slices.EqualFunc(a, b, func(x, y turn.Output) bool { return x.Text == y.Text && x.IsImage() == y.IsImage() })
 }

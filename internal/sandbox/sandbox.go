@@ -53,7 +53,10 @@ type Sandbox interface {
 	// calls; there is no other way out. A second Connect replaces the first and resets its connections. Checkpoint ends the network, and
 	// a restored sandbox has none until it is connected again.
 	Connect(ctx context.Context, n *Network) error
-	// Bind makes a host directory visible while the sandbox runs, at m.Target below a mount of the Spec that is a Hub.
+	// Bind makes a host directory visible while the sandbox runs, at m.Target below a mount of the Spec that is a Hub, in the place of one
+	// that was bound there before. It lasts as long as the sandbox, is no part of a Checkpoint, and must be asked for again in the
+	// Spec of a Restore. All is read-only below a Hub that is; what shall be read-only needs such a Hub. Where the backend can only link
+	// or copy (without root) what changes in the source later may not be seen, and the Hub must be ReadOnly.
 	Bind(ctx context.Context, m Mount) error
 	// Done is closed when the sandbox has ended for whatever reason.
 	Done() <-chan struct{}
@@ -104,7 +107,7 @@ type Network struct {
 type Mount struct {
 	Source, Target string
 	ReadOnly       bool
-	// Hub says that others may be bound below this one. Its source is an empty folder that only the backend writes to.
+	// Hub says that others may be bound below this one, which is an empty folder of the backend's: Source is not used.
 	Hub bool
 }
 
@@ -113,11 +116,41 @@ type Kind string
 
 // Python and Node are long-lived interpreters with state between calls. Bash runs each command in a shell of its own, or, in a named
 // session, in one that keeps its directory, variables and functions. What the image does not have is refused with ErrNotStarted.
+// Edit views or changes one file as the program's user: its code is the JSON object of EditCall, and its result is in Result.Edit.
 const (
 	Python Kind = "python"
 	Bash   Kind = "bash"
 	Node   Kind = "node"
+	Edit   Kind = "edit"
 )
+
+// EditCall is the code of a call of kind Edit. Command is view, create, str_replace or insert; Path may have variables of the
+// environment. The other members are those that the command needs.
+type EditCall struct {
+	Command    string  `json:"command"`
+	Path       string  `json:"path"`
+	ViewRange  []int   `json:"view_range,omitempty"` // first and last line; -1 is the end
+	FileText   *string `json:"file_text,omitempty"`
+	OldStr     *string `json:"old_str,omitempty"`
+	NewStr     *string `json:"new_str,omitempty"`
+	InsertLine *int    `json:"insert_line,omitempty"` // the line to insert after
+	InsertText *string `json:"insert_text,omitempty"`
+}
+
+// EditResult is what a call of kind Edit did. Lines are counted from 1.
+type EditResult struct {
+	// Error is file_not_found, invalid_tool_input or unavailable where it was not done, "" where it was; Message says why, for a model.
+	Error, Message string
+	// FileType is text, image or pdf, for a view. Content is a text's, without line numbers; MIME and Data are an image's or a PDF's.
+	FileType, Content, MIME         string
+	Data                            []byte
+	StartLine, NumLines, TotalLines int
+	// Updated says that create replaced a file.
+	Updated bool
+	// Hunk is the unified difference of str_replace and insert, with three lines of context; nil where it is too large.
+	OldStart, OldLines, NewStart, NewLines int
+	Hunk                                   []string
+}
 
 // Call is one piece of code.
 type Call struct {
@@ -174,6 +207,8 @@ type Result struct {
 	// KernelRestarted says that the interpreter had to be killed: its variables are gone.
 	KernelRestarted bool
 	Duration        time.Duration
+	// Edit is the result of a call of kind Edit with StatusOK.
+	Edit *EditResult
 }
 
 // Finding is one line of lathe doctor.

@@ -49,15 +49,46 @@ type Container struct {
 	// Named says that a request has named it (by id or session).
 	Named                 bool
 	CreatedAt, LastActive time.Time
+
+	// Owner is the process that may touch the container's sandbox and volume, "" for none. After Lease another one may take its place.
+	Owner string
+	Lease time.Time
+	// Memory is what a container that hibernates goes on with.
+	Memory Memory
 }
 
-// The values of Container.State.
+// Memory is the image of what programs had in memory. The zero value is none.
+type Memory struct {
+	ID string // mem_
+	// Bytes is the size of the image as it was written; 0 while it is being written.
+	Bytes int64
+	// Packed and SHA256 (hex) are of the compressed copy in package blob; zero while there is none.
+	Packed    int64
+	SHA256    string
+	CreatedAt time.Time
+}
+
+// The values of Container.State. Each is written before what it announces is done, so that whoever finds a row whose owner has died
+// knows what may have happened.
 const (
-	StateLive    = "live" // has a sandbox, or had one when the process ended
-	StateIdle    = "idle"
+	// StateCreating: its files are still being put together, and no client knows of it.
+	StateCreating = "creating"
+	// StateIdle: there are files, and nothing else.
+	StateIdle = "idle"
+	// StateLive: it has a sandbox, or had one when its owner died.
+	StateLive = "live"
+	// StateHibernating: Memory is being written.
+	StateHibernating = "hibernating"
+	// StateHibernated: Memory is whole, and nothing has run since.
+	StateHibernated = "hibernated"
+	// StateResuming: a sandbox is being started from Memory; its programs may have run since.
+	StateResuming = "resuming"
+	// StateExpired: its time is over; the files are gone or going.
 	StateExpired = "expired"
+	// StateDeleted: a client has deleted it, and the rest is being removed.
 	StateDeleted = "deleted"
-	StateFailed  = "failed"
+	// StateFailed: it cannot be used any more.
+	StateFailed = "failed"
 )
 
 // Ended says that the container will never run again.
@@ -72,14 +103,19 @@ type Containers interface {
 	Get(ctx context.Context, project, id string) (Container, error)
 	// BySession returns the container of a session that has not ended.
 	BySession(ctx context.Context, project, session string) (Container, error)
+	// List shows neither containers that are being created nor those that are being deleted.
 	List(ctx context.Context, project string, p Page) (rows []Container, more bool, err error)
-	// Update changes State, LastActive, Named and ExpireAfter of one row in a transaction: fn gets the row and edits it. An error of
+	// Update changes State, LastActive, Named, ExpireAfter, Owner, Lease and Memory of one row in a transaction: fn gets the row and edits it. An error of
 	// fn leaves the row as it was and is returned. fn must not use the store.
 	Update(ctx context.Context, project, id string, fn func(*Container) error) (Container, error)
 	// Delete removes the container and the rows of its files. Call Files.DeleteContainer first to learn whose bytes are freed.
 	Delete(ctx context.Context, project, id string) error
 	// All calls fn for every container of every project, oldest first, until it returns an error. fn may use the store.
 	All(ctx context.Context, fn func(Container) error) error
+	// Renew sets the Lease of all rows of an owner, and returns how many they are.
+	Renew(ctx context.Context, owner string, lease time.Time) (int, error)
+	// WithMemory returns the containers of all projects that have a Memory, the longest written one first.
+	WithMemory(ctx context.Context) ([]Container, error)
 }
 
 // ErrExists is returned for a second row with the same unique value.

@@ -13,7 +13,8 @@ const MaxCode = 1 << 20
 // maxBlank is how much white space may stand before something that decides what the arguments are.
 const maxBlank = 4 << 10
 
-// Args reads the arguments of one hosted call while the model writes them, and decodes the code in them piece by piece.
+// Args reads the arguments of one hosted call while the model writes them, and decodes the code in them piece by piece. The code of the
+// edit tool is the object itself (see objectText); what follows is for the others.
 //
 // It takes the declared object ({"code": "..."}, other members skipped) and what open models send in its place: a bare JSON string, the
 // object once more encoded as a string, a fenced block, or the code itself. Inside strings it also takes what strict JSON refuses but
@@ -23,6 +24,7 @@ const maxBlank = 4 << 10
 // is clear only at the end (a bare string), Push returns nothing. After an error the pieces are what had been read so far.
 type Args struct {
 	key   string
+	whole *objectText // for a tool whose code is the object itself; the rest is for the others
 	mode  argMode
 	lead  []byte // what has been read before mode was known, and everything in modeLate
 	obj   objectReader
@@ -45,12 +47,18 @@ const (
 // NewArgs returns a reader for the arguments of a hosted tool.
 func NewArgs(name string) *Args {
 	a := &Args{key: argument(name)}
+	if name == Edit {
+		a.whole = &objectText{}
+	}
 	a.obj.key = a.key
 	return a
 }
 
 // Push takes the next piece of the arguments and returns the piece of code that it brought, "" for none.
 func (a *Args) Push(delta string) string {
+	if a.whole != nil {
+		return a.whole.push(delta)
+	}
 	for i := 0; i < len(delta) && a.err == nil; {
 		if n := a.plain(delta[i:]); n > 0 {
 			a.emit(delta[i : i+n])
@@ -79,6 +87,12 @@ func (a *Args) plain(s string) int {
 
 // Finish returns the whole code. The error is for the model: it says what was wrong and what to send.
 func (a *Args) Finish() (string, error) {
+	if a.whole != nil {
+		return a.whole.finish(func(code string) error {
+			_, err := ParseEdit(code)
+			return err
+		})
+	}
 	if a.err == nil {
 		a.end()
 	}

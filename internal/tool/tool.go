@@ -13,6 +13,7 @@ import (
 const (
 	Python = "python"
 	Bash   = "bash"
+	Edit   = "edit"
 )
 
 // Workspaces opens the container of a turn. package container implements it; the project is that of ctx's principal (package auth).
@@ -45,9 +46,19 @@ type Workspace interface {
 
 // Call is code to run.
 type Call struct {
-	Tool string // Python or Bash
+	Tool string // Python, Bash or Edit
+	// Code is as Args.Finish returned it: for Edit the JSON object of the arguments, which ParseEdit takes.
 	Code string
 }
+
+// The values of Outcome.Status.
+const (
+	StatusOK          = "ok"
+	StatusError       = "error" // exception or exit status
+	StatusTimeout     = "timeout"
+	StatusKilled      = "killed" // most often for want of memory
+	StatusInterrupted = "interrupted"
+)
 
 // Chunk is output as it is printed.
 type Chunk struct {
@@ -61,10 +72,14 @@ type Outcome struct {
 	Outputs []turn.Output
 	// Files are what the call made or changed, displayed images included.
 	Files []turn.File
-	// Status is ok, error (exception or exit status), timeout, killed (memory) or interrupted.
+	// Status is one of the Status constants.
 	Status   string
 	ExitCode int
 	// Error is the exception's last line ("ZeroDivisionError: division by zero"), "" for none.
 	Error    string
 	Duration time.Duration
+	// Edit is what a call of the edit tool did, and Path the path that it named. ErrorCode is one of turn's Error constants where it was
+	// not done: then Status is error, and Outputs says why.
+	Edit            *turn.Edit
+	Path, ErrorCode string
 }

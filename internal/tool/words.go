@@ -41,6 +41,9 @@ func Words(o *Outcome, notes []string) string {
 	}
 	head, tail := clip(b.String(), maxAround/2), clip(strings.Join(around, "\n"), maxAround/2)
 	body := strings.TrimRight(outputText(o.Outputs), "\n")
+	if o.Edit != nil {
+		body = editWords(o.Edit, o.Path)
+	}
 	body = cutMiddle(body, MaxForModel-len(head)-len(tail)-2)
 	if strings.TrimSpace(body) == "" {
 		body = NoOutput
@@ -56,10 +59,17 @@ func ReplayWords(c turn.HostedCall) string {
 	switch {
 	case c.ForModel != "":
 		return clip(c.ForModel, MaxForModel)
-	case c.Outputs == nil:
+	case c.Outputs == nil && c.Edit == nil:
 		return "(what this call put out is no longer known)"
 	}
-	return Words(&Outcome{Outputs: c.Outputs, Files: c.Files}, nil)
+	o := &Outcome{Outputs: c.Outputs, Files: c.Files, ExitCode: c.ExitCode, Error: c.Failure, Edit: c.Edit}
+	if args, err := ParseEdit(c.Code); c.Edit != nil && err == nil {
+		o.Path = args.Path
+	}
+	if c.Failed {
+		o.Status = StatusError
+	}
+	return Words(o, nil)
 }
 
 // ImageParts are the images among outputs for a model that takes them, at most a few and none that vendors refuse for its size.
@@ -74,12 +84,37 @@ func ImageParts(outputs []turn.Output) []turn.Part {
 }
 
 // Failed says that the program failed, for whatever reason.
-func (o *Outcome) Failed() bool { return o.Status != "ok" && o.Status != "" }
+func (o *Outcome) Failed() bool { return o.Status != StatusOK && o.Status != "" }
+
+// Exit is the exit code for clients: never 0 for a program that failed.
+func (o *Outcome) Exit() int {
+	if o.ExitCode != 0 || !o.Failed() {
+		return o.ExitCode
+	}
+	switch o.Status { // as timeout(1) and shells have it
+	case StatusTimeout:
+		return 124
+	case StatusKilled:
+		return 137
+	case StatusInterrupted:
+		return 130
+	}
+	return 1
+}
+
+// Stopped says in a sentence how a program was stopped whose own output cannot tell, "" for one that ended by itself.
+func (o *Outcome) Stopped() string {
+	switch o.Status {
+	case StatusTimeout, StatusKilled, StatusInterrupted:
+		return strings.Trim(failure(o), "[]")
+	}
+	return ""
+}
 
 func outputText(outputs []turn.Output) string {
 	var b strings.Builder
 	open := false // a line that has no end yet
-	for _, o := range outputs {
+	for _, o := range turn.Runs(outputs) {
 		text := o.Text
 		if o.IsImage() {
 			text = "[an image was displayed here; the user sees it]\n"
@@ -102,10 +137,10 @@ func failure(o *Outcome) string {
 		what = fmt.Sprintf("exit status %d", o.ExitCode)
 	}
 	word := map[string]string{
-		"error":       "failed",
-		"timeout":     "was stopped, its time was up",
-		"killed":      "was killed",
-		"interrupted": "was interrupted",
+		StatusError:       "failed",
+		StatusTimeout:     "was stopped, its time was up",
+		StatusKilled:      "was killed",
+		StatusInterrupted: "was interrupted",
 	}[o.Status]
 	switch {
 	case !o.Failed():

@@ -138,7 +138,7 @@ func TestImageParts(t *testing.T) {
 
 func TestSetRenamesOnCollision(t *testing.T) {
 	clients := []turn.Tool{{Name: "python"}, {Name: "lathe_python"}, {Name: "weather"}}
-	s, err := NewSet([]string{Python, Bash, Python}, clients)
+	s, err := NewSet(&turn.Hosted{Tools: []string{Python, Bash, Python}}, clients)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -162,10 +162,10 @@ func TestSetRenamesOnCollision(t *testing.T) {
 	if got := s.Upstream(Python); got != "lathe_python_2" {
 		t.Errorf("upstream name %q", got)
 	}
-	if _, err := NewSet([]string{"java"}, nil); err == nil || turn.AsError(err).Kind != turn.KindUnsupported {
+	if _, err := NewSet(&turn.Hosted{Tools: []string{"java"}}, nil); err == nil || turn.AsError(err).Kind != turn.KindUnsupported {
 		t.Errorf("unknown tool: %v", err)
 	}
-	if s, err := NewSet([]string{Python}, nil); err != nil || s.Upstream(Python) != "python" || s.Upstream(Bash) != "bash" || s.Len() != 1 {
+	if s, err := NewSet(&turn.Hosted{Tools: []string{Python}}, nil); err != nil || s.Upstream(Python) != "python" || s.Upstream(Bash) != "bash" || s.Len() != 1 {
 		t.Errorf("without a collision: %v, %v", s, err)
 	}
 }

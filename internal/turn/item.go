@@ -96,8 +96,11 @@ type HostedCall struct {
 	ForModel string `json:"for_model,omitempty"`
 	// Failed says that the program failed (exception, exit status, time, memory); what happened is in Outputs and ForModel.
 	Failed bool `json:"failed,omitempty"`
-	// ExitCode is the program's, of the shell for bash; for python 1 after an exception.
+	// ExitCode is the program's, of the shell for bash; for python 1 after an exception. It is never 0 where Failed is set by the program:
+	// 124 for one whose time was up, 137 for one that was killed, 130 for one that was interrupted.
 	ExitCode int `json:"exit_code,omitempty"`
+	// Failure is how the program was stopped where Outputs cannot say so: its time was up, it was killed or interrupted. "" otherwise.
+	Failure string `json:"failure,omitempty"`
 	// ErrorCode is set where the call itself failed, not its program: one of the Error constants below.
 	ErrorCode string `json:"error_code,omitempty"`
 	// Edit is the result of the edit tool, nil for others and where ErrorCode is set.
@@ -121,8 +124,8 @@ const (
 type Edit struct {
 	// Command is view, create, str_replace or insert.
 	Command string `json:"command"`
-	// FileType is text, image or pdf; Content the text that a view shows, without line numbers. Lines are counted from 1; NumLines are
-	// those shown, TotalLines those of the file. All for view only.
+	// FileType is text, image or pdf; Content the text that a view shows, without line numbers, and the base64 of an image or PDF. Lines are
+	// counted from 1; NumLines are those shown, TotalLines those of the file. All for view only. A folder's view is a text of paths.
 	FileType   string `json:"file_type,omitempty"`
 	Content    string `json:"content,omitempty"`
 	StartLine  int    `json:"start_line,omitempty"`

@@ -8,6 +8,7 @@ import (
 	"context"
 	"encoding/json"
 	"iter"
+	"time"
 )
 
 // Stream is the answer to one Request.
@@ -139,8 +140,11 @@ type Hosted struct {
 	MemoryLimit int64
 	// Pause ends the turn with ReasonPause where the cap of rounds would give the model a last round.
 	Pause bool `json:",omitempty"`
-	// OutputDir gives each call a new, empty $OUTPUT_DIR, and only what a program leaves at its top becomes files of the call.
+	// OutputDir gives each call a new, empty $OUTPUT_DIR, and only what a program leaves at its top becomes files of the call (and
+	// images that it displayed, Shown). What it changes elsewhere below /mnt/data is kept as files of the container all the same.
 	OutputDir bool `json:",omitempty"`
+	// CellTime is the longest that a python call may run, 0 for the operator's limit alone. The model is told of it.
+	CellTime time.Duration `json:",omitempty"`
 	// MaxCalls caps all hosted calls of the turn (max_tool_calls); nil means no cap but the agent's own.
 	MaxCalls *int
 }

@@ -244,9 +244,6 @@ func TestMatrix(t *testing.T) {
 	for _, s := range []surface{chatSurface, responsesSurface, messagesSurface} {
 		for _, protocol := range upstreams {
 			for _, sc := range scenarios() {
-				if s.name == "messages" && sc.asks.hosted {
-					continue // TODO(needs the edit tool, which the surface declares with code execution): take this away
-				}
 				for _, stream := range []bool{false, true} {
 					name := strings.Join([]string{s.name, protocol, sc.name, map[bool]string{false: "plain", true: "streamed"}[stream]}, ".")
 					t.Run(name, func(t *testing.T) { w.cell(t, s, protocol, sc, stream) })

@@ -122,6 +122,8 @@ const (
 	Python = "python"
 	Bash   = "bash"
 	Node   = "node"
+	// Edit has an EditCall as Code, in JSON; its output on Stdout is one EditResult, in JSON.
+	Edit = "edit"
 )
 
 // MaxSession caps the name of a session.

@@ -30,7 +30,7 @@ func ask(text string, tools ...turn.Tool) *turn.Request {
 // python is the hosted tool as the agent offers it, under a name that only a collision gives it.
 func python(t *testing.T) turn.Tool {
 	t.Helper()
-	set, err := tool.NewSet([]string{tool.Python}, []turn.Tool{{Name: "python"}})
+	set, err := tool.NewSet(&turn.Hosted{Tools: []string{tool.Python}}, []turn.Tool{{Name: "python"}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -25,6 +25,7 @@ type Backend struct {
 	cgroups cgroups
 	uid     int
 	guest   string // digest of Config.Guest
+	late    bool   // this process can mount; see tree
 
 	mu     sync.Mutex
 	boxes  map[string]*box    // nil where a start is under way
@@ -58,7 +59,7 @@ func New(cfg Config) (*Backend, error) {
 }
 
 func (b *Backend) prepare() error {
-	dirs := []string{b.layout.runsc, b.layout.bundles, b.layout.guest}
+	dirs := []string{b.layout.runsc, b.layout.bundles, b.layout.mounts, b.layout.guest}
 	if b.cfg.Debug {
 		dirs = append(dirs, b.layout.debug)
 	}
@@ -67,6 +68,7 @@ func (b *Backend) prepare() error {
 			return fmt.Errorf("gvisor: %w", err)
 		}
 	}
+	b.late = b.shareTrees()
 	// Renamed into place: sandboxes of an earlier gateway may still be running the old one.
 	path := filepath.Join(b.layout.guest, "guest")
 	if err := os.WriteFile(path+".new", b.cfg.Guest, 0o755); err != nil {
@@ -93,7 +95,7 @@ func (b *Backend) Start(ctx context.Context, spec sandbox.Spec) (sandbox.Sandbox
 		if err != nil {
 			return nil, err
 		}
-		if err := v.start(ctx); err != nil {
+		if err := v.start(ctx, spec.Mounts); err != nil {
 			cleanup, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupTime)
 			defer cancel()
 			return nil, errors.Join(err, v.remove(cleanup))
@@ -115,7 +117,7 @@ func (b *Backend) admit(spec sandbox.Spec) (*rootfs, error) {
 	if err != nil {
 		return nil, err
 	}
-	for _, m := range spec.Mounts {
+	for _, m := range topMounts(spec.Mounts) {
 		if !root.hasTarget(m.Target) {
 			return nil, fmt.Errorf("gvisor: there is no folder %s in %s to mount on", m.Target, root.path)
 		}
@@ -226,17 +228,21 @@ func (b *Backend) Reconcile(ctx context.Context) error {
 	if ended > 0 {
 		b.cfg.Logger.InfoContext(ctx, "ended what sandboxes were left", "processes", ended)
 	}
-	errs := []error{err, unmountUnder(b.layout.runsc), b.cgroups.remove(ctx, "")}
+	errs := []error{err, unmountUnder(b.layout.runsc), b.clearTrees(), b.cgroups.remove(ctx, "")}
 	for _, dir := range []string{b.layout.runsc, b.layout.bundles} {
 		errs = append(errs, emptyDir(dir))
 	}
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("gvisor: cleaning %s: %w", b.layout.state, err)
 	}
-	// The folder above the sandboxes' cgroups went with the rest.
-	if b.cgroups.version != 0 && !b.isClosed() {
+	if b.isClosed() {
+		return nil
+	}
+	// What all sandboxes share went with the rest.
+	if b.cgroups.version != 0 {
 		b.cgroups = detectCgroups(b.cgroups.root, b.layout.cgroup, b.uid)
 	}
+	b.late = b.shareTrees()
 	return nil
 }
 

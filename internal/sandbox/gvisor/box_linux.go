@@ -21,6 +21,10 @@ type box struct {
 	link   *link.Link
 	image  imageMark // what its memory depends on, for Checkpoint
 
+	hold sync.Mutex         // held by what the removal must wait for: Bind, and Checkpoint until gVisor has answered
+	life context.Context    //nolint:containedctx // until Close; it ends what holds
+	end  context.CancelFunc // ends life
+
 	// Set before dead is closed.
 	oom     bool
 	endErr  error
@@ -34,6 +38,7 @@ var _ sandbox.Sandbox = (*box)(nil)
 // newBox talks with the guest that runs in v, or is about to, and owns v from now on, errors included.
 func (b *Backend) newBox(ctx context.Context, v *vessel, spec sandbox.Spec, mark imageMark) *box {
 	x := &box{b: b, id: spec.ID, env: spec.Env, mounts: spec.Mounts, vessel: v, image: mark, dead: make(chan struct{})}
+	x.life, x.end = context.WithCancel(context.WithoutCancel(ctx))
 	x.link = link.New(v.conn, spec.Limits, b.cfg.Logger.With("sandbox", x.id))
 	b.mu.Lock()
 	b.boxes[x.id] = x
@@ -53,6 +58,10 @@ func (x *box) ready(ctx context.Context) error {
 // watch waits for the end and frees everything. It is the only one to close dead.
 func (x *box) watch(ctx context.Context) {
 	<-x.link.Done()
+	x.hold.Lock()
+	ended := x.closed.Swap(true)
+	x.hold.Unlock()
+	x.end()
 	log := x.b.cfg.Logger.With("sandbox", x.id)
 	ctx, cancel := context.WithTimeout(ctx, cleanupTime)
 	defer cancel()
@@ -61,7 +70,7 @@ func (x *box) watch(ctx context.Context) {
 	if x.endErr != nil {
 		log.WarnContext(ctx, "a sandbox was not removed whole", "error", x.endErr)
 	}
-	if !x.closed.Load() {
+	if !ended {
 		log.WarnContext(ctx, "a sandbox ended by itself", "out_of_memory", x.oom, "said", x.vessel.stderr.last())
 	}
 	x.b.release(x.id)
@@ -83,17 +92,13 @@ func (x *box) Exec(ctx context.Context, call sandbox.Call, sink func(sandbox.Out
 // Connect has the contract of sandbox.Sandbox.Connect.
 func (x *box) Connect(ctx context.Context, n *sandbox.Network) error { return x.link.Connect(ctx, n) }
 
-// Bind has the contract of sandbox.Sandbox.Bind.
-func (x *box) Bind(context.Context, sandbox.Mount) error {
-	return fmt.Errorf("gvisor: bind: %w", errors.ErrUnsupported)
-}
-
 // Done has the contract of sandbox.Sandbox.Done. Nothing of the sandbox is left when it is closed.
 func (x *box) Done() <-chan struct{} { return x.dead }
 
 // Close has the contract of sandbox.Sandbox.Close.
 func (x *box) Close() error {
 	x.closed.Store(true)
+	x.end()
 	x.closing.Do(func() { _ = x.link.Close() })
 	<-x.dead
 	return x.endErr

@@ -56,6 +56,7 @@ type layout struct {
 	state   string
 	runsc   string // runsc's --root: its state files, control sockets and the pinned network namespace
 	bundles string // one folder a sandbox
+	mounts  string // one folder a sandbox; see tree
 	guest   string // mounted at guestDir
 	rootfs  string // the root file system when the host's Python is used
 	debug   string
@@ -69,6 +70,7 @@ func newLayout(state string) layout {
 		state:   state,
 		runsc:   filepath.Join(state, "runsc"),
 		bundles: filepath.Join(state, "bundles"),
+		mounts:  filepath.Join(state, "mnt"),
 		guest:   filepath.Join(state, "guest"),
 		rootfs:  filepath.Join(state, "rootfs"),
 		debug:   filepath.Join(state, "debug"),

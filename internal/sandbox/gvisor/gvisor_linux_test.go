@@ -207,7 +207,7 @@ func leftovers(t *testing.T, state string) []string {
 			left = append(left, dir)
 		}
 	}
-	for _, dir := range []string{"runsc", "bundles"} {
+	for _, dir := range []string{"runsc", "bundles", "mnt"} {
 		entries, _ := os.ReadDir(filepath.Join(state, dir))
 		for _, e := range entries {
 			left = append(left, filepath.Join(state, dir, e.Name()))
@@ -432,5 +432,35 @@ func TestNames(t *testing.T) {
 				t.Errorf("both are %q", one)
 			}
 		})
+	}
+}
+
+// TestWritableHub: what is bound below a hub may be written to where both are, and nothing comes back to where it came from.
+func TestWritableHub(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("needs root: others can only link and copy")
+	}
+	b := newBackend(t, anyRoot(t))
+	hub := func(s *sandbox.Spec) { s.Mounts = append(s.Mounts, sandbox.Mount{Target: "/skills", Hub: true}) }
+	one, two := sandboxtest.Start(t, b, hub), sandboxtest.Start(t, b, hub)
+	dir := t.TempDir()
+	if err := os.Chmod(dir, 0o777); err != nil {
+		t.Fatal(err)
+	}
+	if err := one.Bind(t.Context(), sandbox.Mount{Source: dir, Target: "/skills/rw"}); err != nil {
+		t.Fatal(err)
+	}
+	if err := one.Bind(t.Context(), sandbox.Mount{Source: dir, Target: "/skills/ro", ReadOnly: true}); err == nil {
+		t.Error("a read-only folder below what is not: gVisor cannot read it")
+	}
+	o := one.Bash(t, "echo written > /skills/rw/file; cat /skills/rw/file; mkdir /skills/more || echo refused")
+	if o.Text(sandbox.Stdout) != "written\nrefused\n" {
+		t.Errorf("got %q", o.Text(""))
+	}
+	if data, err := os.ReadFile(filepath.Join(dir, "file")); err != nil || string(data) != "written\n" {
+		t.Errorf("%q, %v", data, err)
+	}
+	if o := two.Bash(t, "ls -A /skills"); o.Text("") != "" {
+		t.Errorf("another sandbox sees %q", o.Text(""))
 	}
 }

@@ -36,7 +36,9 @@ func child(config string) {
 			return err
 		}
 		sb, err := b.Start(context.Background(), sandbox.Spec{
-			ID: "orphan", Limits: sandbox.Defaults(), Mounts: []sandbox.Mount{{Source: fields[4], Target: "/mnt/data"}},
+			ID: "orphan", Limits: sandbox.Defaults(), Mounts: []sandbox.Mount{
+				{Source: fields[4], Target: "/mnt/data"}, {Target: "/skills", Hub: true, ReadOnly: true}, {Source: fields[4], Target: "/skills/x"},
+			},
 		})
 		if err != nil {
 			return err
@@ -122,10 +124,13 @@ func TestKilledGateway(t *testing.T) {
 	if err := next.Reconcile(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if left := leftovers(t, state); len(left) > 0 && !onlyParents(left) {
+	if left := leftovers(t, state); len(left) > 0 && !onlyParents(left, state) {
 		t.Errorf("left behind: %q", left)
 	}
 	before := size(filepath.Join(data, "beat"))
+	if before == 0 {
+		t.Error("the files that were mounted are gone")
+	}
 	time.Sleep(200 * time.Millisecond) // that nothing happens can only be seen by waiting
 	if after := size(filepath.Join(data, "beat")); after != before {
 		t.Error("the program lives on")
@@ -136,9 +141,12 @@ func TestKilledGateway(t *testing.T) {
 	sandboxtest.Start(t, next, func(s *sandbox.Spec) { s.ID = "orphan" }).Must(t, "1")
 }
 
-// onlyParents: the cgroup of a state directory without sandboxes is there as long as its gateway.
-func onlyParents(left []string) bool {
+// onlyParents: the cgroup of a state directory without sandboxes is there as long as its gateway, and so is the mount for their folders.
+func onlyParents(left []string, state string) bool {
 	for _, l := range left {
+		if strings.Contains(l, " "+filepath.Join(state, "mnt")+" ") {
+			continue
+		}
 		if !strings.HasPrefix(l, "/sys/fs/cgroup/") {
 			return false
 		}

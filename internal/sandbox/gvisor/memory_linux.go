@@ -231,19 +231,7 @@ func (x *box) Checkpoint(ctx context.Context, dir string) error {
 	if err := x.link.Disconnect(ctx); err != nil {
 		return fmt.Errorf("gvisor: checkpoint of sandbox %q: %w", x.id, err)
 	}
-	ctl, err := dialControl(ctx, x.b.layout.runsc, x.vessel.name)
-	if err != nil {
-		return fmt.Errorf("gvisor: checkpoint of sandbox %q: %w", x.id, err)
-	}
-	defer ctl.close()
-	open, err := x.openPaths(ctx, ctl)
-	if err != nil {
-		return fmt.Errorf("gvisor: checkpoint of sandbox %q: %w", x.id, err)
-	}
-	x.closed.Store(true) // what follows is no end by itself
-	err = ctl.call(ctx, callCheckpoint, saveOpts{
-		Metadata: map[string]string{"compression": "none"}, ExcludeZeroPages: true, HavePagesFile: true,
-	}, nil, files...)
+	open, err := x.save(ctx, files)
 	// gVisor ends the sandbox in any case.
 	if closed := x.Close(); err == nil {
 		err = closed
@@ -252,6 +240,28 @@ func (x *box) Checkpoint(ctx context.Context, dir string) error {
 		return fmt.Errorf("gvisor: checkpoint of sandbox %q: %w", x.id, err)
 	}
 	return seal(ctx, dir, files, manifest{imageMark: x.image, Open: open})
+}
+
+// save makes gVisor write files, and returns what was open.
+func (x *box) save(ctx context.Context, files []*os.File) ([]openPath, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(x.life, cancel)()
+	x.hold.Lock() // the guest is gone before gVisor has answered
+	defer x.hold.Unlock()
+	ctl, err := dialControl(ctx, x.b.layout.runsc, x.vessel.name)
+	if err != nil {
+		return nil, err
+	}
+	defer ctl.close()
+	open, err := x.openPaths(ctx, ctl)
+	if err != nil {
+		return nil, err
+	}
+	x.closed.Store(true) // what follows is no end by itself
+	return open, ctl.call(ctx, callCheckpoint, saveOpts{
+		Metadata: map[string]string{"compression": "none"}, ExcludeZeroPages: true, HavePagesFile: true,
+	}, nil, files...)
 }
 
 // restore boots what is in m instead of the guest. Its pages are read on while the sandbox runs.
@@ -316,9 +326,11 @@ func (b *Backend) resume(ctx context.Context, root *rootfs, spec sandbox.Spec, m
 	if err != nil {
 		return nil, err
 	}
-	clear := standIns(spec.Mounts, b.ids().code, m.manifest.Open)
-	err = v.restore(ctx, m)
-	clear()
+	if err = v.tree.attach(spec.Mounts); err == nil {
+		clear := standIns(spec.Mounts, b.ids().code, m.manifest.Open)
+		err = v.restore(ctx, m)
+		clear()
+	}
 	if damaged := <-pages; damaged != nil {
 		err = damaged // whatever else came of it
 	}

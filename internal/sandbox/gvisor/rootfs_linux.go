@@ -188,6 +188,9 @@ func checkMount(m sandbox.Mount) error {
 			return fmt.Errorf("gvisor: mount target %q is reserved", m.Target)
 		}
 	}
+	if m.Hub {
+		return nil
+	}
 	fi, err := os.Stat(m.Source)
 	if err != nil {
 		return fmt.Errorf("gvisor: mount: %w", err)

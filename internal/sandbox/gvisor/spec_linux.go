@@ -98,7 +98,7 @@ const cpuPeriod = 100_000
 // sandbox's own kernel (sys_admin). Code gets none.
 var capabilities = []string{"CAP_KILL", "CAP_SETGID", "CAP_SETUID", "CAP_SETPCAP", "CAP_SYS_RESOURCE", "CAP_SYS_ADMIN"}
 
-// specInput is what a spec is made of beside the caller's sandbox.Spec.
+// specInput is what a spec is made of beside limits and the mounts of the container.
 type specInput struct {
 	layout
 	root     rootfs
@@ -115,8 +115,10 @@ type ids struct {
 }
 
 // ociSpec is what runsc is to run under name.
-func (b *Backend) ociSpec(name string, root *rootfs, s sandbox.Spec) *ociSpec {
-	return newSpec(specInput{layout: b.layout, root: *root, hostname: newHostname(), cgroup: b.cgroups.path(name), swap: b.cgroups.swap, ids: b.ids()}, s)
+func (b *Backend) ociSpec(name string, root *rootfs, l sandbox.Limits, mounts []ociMount) *ociSpec {
+	return newSpec(specInput{
+		layout: b.layout, root: *root, hostname: newHostname(), cgroup: b.cgroups.path(name), swap: b.cgroups.swap, ids: b.ids(),
+	}, l, mounts)
 }
 
 // newHostname is another one for each sandbox: programs take it for what tells machines apart.
@@ -132,7 +134,11 @@ func (b *Backend) mark(ctx context.Context, root *rootfs, s sandbox.Spec) (image
 	if err != nil {
 		return imageMark{}, err
 	}
-	layout, err := layoutOf(b.ociSpec(s.ID, root, s))
+	var mounts []ociMount
+	for _, m := range topMounts(s.Mounts) {
+		mounts = append(mounts, bind("", m.Target, m.ReadOnly))
+	}
+	layout, err := layoutOf(b.ociSpec(s.ID, root, s.Limits, mounts))
 	if err != nil {
 		return imageMark{}, err
 	}
@@ -163,7 +169,7 @@ func digest(data []byte) string {
 }
 
 // newSpec says what runsc is to run. Everything that the sandbox may touch of the host is in it.
-func newSpec(in specInput, s sandbox.Spec) *ociSpec {
+func newSpec(in specInput, l sandbox.Limits, own []ociMount) *ociSpec {
 	spec := &ociSpec{
 		Version: "1.2.0",
 		Process: ociProcess{
@@ -171,7 +177,7 @@ func newSpec(in specInput, s sandbox.Spec) *ociSpec {
 			Args: []string{guestDir + "/guest"},
 			Env: []string{
 				"LATHE_CODE_UID=" + strconv.FormatUint(uint64(in.ids.code), 10),
-				"LATHE_TMP_SIZE=" + strconv.FormatInt(tmpSize(s.Limits), 10),
+				"LATHE_TMP_SIZE=" + strconv.FormatInt(tmpSize(l), 10),
 			},
 			Cwd:             "/",
 			Capabilities:    capabilitiesFor(in.ids.guest),
@@ -182,13 +188,13 @@ func newSpec(in specInput, s sandbox.Spec) *ociSpec {
 		},
 		Root:     ociRoot{Path: in.root.path, ReadOnly: true},
 		Hostname: in.hostname,
-		Mounts:   mounts(in, s),
+		Mounts:   mounts(in, own),
 		// gVisor makes its own network namespace without interfaces, and inside it only a loopback of its own network stack.
 		Linux: ociLinux{Namespaces: []ociNamespace{{"pid"}, {"network"}, {"ipc"}, {"uts"}, {"mount"}}},
 	}
 	if in.cgroup != "" {
 		spec.Linux.CgroupsPath = in.cgroup
-		spec.Linux.Resources = resources(s.Limits, in.swap)
+		spec.Linux.Resources = resources(l, in.swap)
 	}
 	return spec
 }
@@ -202,7 +208,7 @@ func capabilitiesFor(uid uint32) ociCapabilities {
 	return c
 }
 
-func mounts(in specInput, s sandbox.Spec) []ociMount {
+func mounts(in specInput, own []ociMount) []ociMount {
 	// Their size depends on the limits, which may be others after a restore, and mounts must not: the guest mounts the real ones over these.
 	tmp := []string{"nosuid", "nodev", "mode=0700", "size=65536"}
 	out := []ociMount{
@@ -210,12 +216,7 @@ func mounts(in specInput, s sandbox.Spec) []ociMount {
 	}
 	out = append(out, in.root.mounts...)
 	out = append(out, bind(in.guest, guestDir, true))
-	// A folder before what is mounted below it.
-	sorted := slices.SortedFunc(slices.Values(s.Mounts), func(a, b sandbox.Mount) int { return len(a.Target) - len(b.Target) })
-	for _, m := range sorted {
-		out = append(out, bind(m.Source, m.Target, m.ReadOnly))
-	}
-	return out
+	return append(out, own...)
 }
 
 // tmpSize is what /tmp and /dev/shm may hold each. It is the program's memory: half of it, so that neither takes all.

@@ -30,14 +30,18 @@ func TestSpec(t *testing.T) {
 			{Source: "/volumes/1/data", Target: "/mnt/data"},
 		},
 	}
+	var own []ociMount
+	for _, m := range topMounts(spec.Mounts) {
+		own = append(own, bind(m.Source, m.Target, m.ReadOnly))
+	}
 	img := rootfs{path: "/images/python-1/rootfs"}
 	host := rootfs{path: l.rootfs, mounts: []ociMount{bind("/usr", "/usr", true)}}
 	half := spec
 	half.Limits.CPUs = 0.5
 	for name, got := range map[string]*ociSpec{
-		"root-image":    newSpec(specInput{layout: l, hostname: "sandbox-1", root: img, cgroup: "/lathe-x/cntr_1", swap: true, ids: ids{guest: 0, code: 1000}}, spec),
-		"root-no-swap":  newSpec(specInput{layout: l, hostname: "sandbox-1", root: img, cgroup: "/lathe-x/cntr_1", ids: ids{guest: 0, code: 1000}}, half),
-		"user-no-image": newSpec(specInput{layout: l, hostname: "sandbox-1", root: host, ids: ids{guest: 1, code: 0}}, spec),
+		"root-image":    newSpec(specInput{layout: l, hostname: "sandbox-1", root: img, cgroup: "/lathe-x/cntr_1", swap: true, ids: ids{guest: 0, code: 1000}}, spec.Limits, own),
+		"root-no-swap":  newSpec(specInput{layout: l, hostname: "sandbox-1", root: img, cgroup: "/lathe-x/cntr_1", ids: ids{guest: 0, code: 1000}}, half.Limits, own),
+		"user-no-image": newSpec(specInput{layout: l, hostname: "sandbox-1", root: host, ids: ids{guest: 1, code: 0}}, spec.Limits, own),
 	} {
 		t.Run(name, func(t *testing.T) {
 			data, err := json.MarshalIndent(got, "", "  ")

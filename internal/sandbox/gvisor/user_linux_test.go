@@ -17,7 +17,7 @@ const nobody = 65534
 // host's Python, which is there for everybody.
 const ordinaryTests = "^(TestHostile|TestSuite|TestDurable|TestNames|TestCheck|TestKilledGateway|TestOrphan|TestDeath|TestStartTwice)$/" +
 	"^(Files|Processes|Network|Sockets|Neighbours|Fork|Memory|Tmp|Guest|Rights|Setuid|ReadOnly|Nodes|" +
-	"Python|Bash|Limits|Environment|Life|Checkpoint|Programs|Gone|Moved|Foreign|Failing|host)$"
+	"Python|Bash|Limits|Environment|Life|Checkpoint|Programs|Gone|Moved|Foreign|Failing|Hub|host)$"
 
 // TestOrdinaryUser runs this test program once more, as a user without any right.
 func TestOrdinaryUser(t *testing.T) {
@@ -66,7 +66,7 @@ func TestOrdinaryUser(t *testing.T) {
 	if err != nil {
 		t.Errorf("as user %d: %v\n%s", nobody, err, out)
 	}
-	for _, test := range []string{"TestHostile/Guest", "TestHostile/Network", "TestSuite/Python", "TestDurable/Programs", "TestDurable/Gone", "TestCheck/host", "TestKilledGateway"} {
+	for _, test := range []string{"TestHostile/Guest", "TestHostile/Network", "TestSuite/Python", "TestDurable/Programs", "TestDurable/Gone", "TestDurable/Hub", "TestCheck/host", "TestKilledGateway"} {
 		if err == nil && !bytes.Contains(out, []byte("--- PASS: "+test+" ")) {
 			t.Errorf("%s did not run:\n%s", test, out)
 		}

@@ -21,6 +21,7 @@ type vessel struct {
 	conn   io.ReadWriteCloser
 	stderr *tail
 	procs  []process // the kernel's and the gofer's
+	tree   *tree
 }
 
 // newVessel runs runsc create. After an error nothing is left.
@@ -35,6 +36,10 @@ func (b *Backend) newVessel(ctx context.Context, name string, root *rootfs, spec
 }
 
 func (v *vessel) create(ctx context.Context, root *rootfs, spec sandbox.Spec) error {
+	var err error
+	if v.tree, err = v.b.newTree(v.name, spec.Mounts); err != nil {
+		return err
+	}
 	if err := v.writeBundle(root, spec); err != nil {
 		return err
 	}
@@ -51,7 +56,7 @@ func (v *vessel) create(ctx context.Context, root *rootfs, spec sandbox.Spec) er
 func (v *vessel) bundle() string { return filepath.Join(v.b.layout.bundles, v.name) }
 
 func (v *vessel) writeBundle(root *rootfs, spec sandbox.Spec) error {
-	data, err := json.Marshal(v.b.ociSpec(v.name, root, spec))
+	data, err := json.Marshal(v.b.ociSpec(v.name, root, spec.Limits, v.tree.ociMounts()))
 	if err != nil {
 		return fmt.Errorf("gvisor: %w", err)
 	}
@@ -145,8 +150,11 @@ func (v *vessel) adopt() error {
 	return nil
 }
 
-// start boots the guest.
-func (v *vessel) start(ctx context.Context) error {
+// start boots the guest, with mounts.
+func (v *vessel) start(ctx context.Context, mounts []sandbox.Mount) error {
+	if err := v.tree.attach(mounts); err != nil {
+		return err
+	}
 	ctl, err := dialControl(ctx, v.b.layout.runsc, v.name)
 	if err != nil {
 		return v.explain("start", err)
@@ -196,6 +204,9 @@ func (v *vessel) remove(ctx context.Context) error {
 		if err := os.Remove(filepath.Join(b.layout.runsc, name)); err != nil && !errors.Is(err, os.ErrNotExist) {
 			errs = append(errs, err)
 		}
+	}
+	if v.tree != nil {
+		errs = append(errs, v.tree.remove())
 	}
 	return errors.Join(append(errs, os.RemoveAll(v.bundle()))...)
 }

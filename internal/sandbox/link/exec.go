@@ -13,7 +13,7 @@ import (
 )
 
 // kinds are what a call may be, and the guest's words for it.
-var kinds = map[sandbox.Kind]string{sandbox.Python: proto.Python, sandbox.Bash: proto.Bash, sandbox.Node: proto.Node}
+var kinds = map[sandbox.Kind]string{sandbox.Python: proto.Python, sandbox.Bash: proto.Bash, sandbox.Node: proto.Node, sandbox.Edit: proto.Edit}
 
 // Exec has the contract of sandbox.Sandbox.Exec. Calls of one session run in the order in which they came, others side by side.
 func (l *Link) Exec(ctx context.Context, call sandbox.Call, sink func(sandbox.Output)) (*sandbox.Result, error) {
@@ -32,7 +32,11 @@ func (l *Link) Exec(ctx context.Context, call sandbox.Call, sink func(sandbox.Ou
 		Kind: kinds[call.Kind], Session: call.Session, Code: call.Code, Dir: call.Dir, Env: call.Env,
 		TimeoutMS: timeout.Milliseconds(), Limits: guestLimits(l.limits),
 	}
-	return l.run(ctx, request{session: session{call.Kind, call.Session}, frame: proto.Start, payload: payload, timeout: timeout}, sink)
+	req := request{session: session{call.Kind, call.Session}, frame: proto.Start, payload: payload, timeout: timeout}
+	if call.Kind == sandbox.Edit {
+		return l.edit(ctx, req)
+	}
+	return l.run(ctx, req, sink)
 }
 
 // WithEnv returns call with env added to its environment: what Spec.Env promises. A name that the call sets itself keeps its value.

@@ -21,6 +21,7 @@ func Durable(t *testing.T, newBackend func(t *testing.T) sandbox.Backend, only .
 	groups := map[string]func(*testing.T, sandbox.Backend){
 		"Programs": testDurablePrograms, "Fork": testDurableFork, "Moved": testDurableMoved, "Limits": testDurableLimits,
 		"Gone": testDurableGone, "Damaged": testDurableDamaged, "Foreign": testDurableForeign, "Failing": testDurableFailing,
+		"Hub": testHub,
 	}
 	for name, test := range groups {
 		if len(only) > 0 && !slices.Contains(only, name) {

@@ -25,6 +25,7 @@ func Hostile(t *testing.T, newBackend func(t *testing.T) sandbox.Backend, only .
 		"Outlive": testOutlive, "Fork": testFork, "Flood": testFlood, "Memory": testMemory, "OutOfMemory": testOutOfMemory,
 		"Disk": testDisk, "Tmp": testTmp,
 		"Guest": testGuest, "Rights": testRights, "Setuid": testSetuid, "ReadOnly": testReadOnly, "Nodes": testNodes,
+		"Edit": testHostileEdit,
 	}
 	for name, test := range groups {
 		if len(only) > 0 && !slices.Contains(only, name) {

@@ -10,21 +10,26 @@ import (
 
 type containers struct{ *Store }
 
-const containerColumns = "id, project, name, session, state, memory_limit, expire_after, named, created_at, last_active"
+const containerColumns = "id, project, name, session, state, memory_limit, expire_after, named, created_at, last_active, owner, lease, " +
+	"memory_id, memory_bytes, memory_packed, memory_sha256, memory_at"
 
 func scanContainer(s scanner) (store.Container, error) {
 	var c store.Container
-	var expire, created, active int64
-	err := s.Scan(&c.ID, &c.Project, &c.Name, &c.Session, &c.State, &c.MemoryLimit, &expire, &c.Named, &created, &active)
+	var expire, created, active, lease, written int64
+	err := s.Scan(&c.ID, &c.Project, &c.Name, &c.Session, &c.State, &c.MemoryLimit, &expire, &c.Named, &created, &active, &c.Owner, &lease,
+		&c.Memory.ID, &c.Memory.Bytes, &c.Memory.Packed, &c.Memory.SHA256, &written)
 	c.ExpireAfter = time.Duration(expire) * time.Microsecond
 	c.CreatedAt, c.LastActive = fromMicros(created), fromMicros(active)
+	c.Lease, c.Memory.CreatedAt = fromMicros(lease), fromMicros(written)
 	return c, notFound(err)
 }
 
 func (t containers) Create(ctx context.Context, c store.Container) error {
-	_, err := t.write.ExecContext(ctx, "INSERT INTO containers ("+containerColumns+") VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+	_, err := t.write.ExecContext(ctx, "INSERT INTO containers ("+containerColumns+
+		") VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
 		c.ID, c.Project, c.Name, c.Session, c.State, c.MemoryLimit, c.ExpireAfter.Microseconds(), c.Named,
-		micros(c.CreatedAt), micros(c.LastActive))
+		micros(c.CreatedAt), micros(c.LastActive), c.Owner, micros(c.Lease),
+		c.Memory.ID, c.Memory.Bytes, c.Memory.Packed, c.Memory.SHA256, micros(c.Memory.CreatedAt))
 	return constraint(err)
 }
 
@@ -42,7 +47,7 @@ func (t containers) BySession(ctx context.Context, project, session string) (sto
 }
 
 func (t containers) List(ctx context.Context, project string, p store.Page) ([]store.Container, bool, error) {
-	q := query{columns: containerColumns, table: "containers", where: "project = ?", args: []any{project}}
+	q := query{columns: containerColumns, table: "containers", where: "project = ? AND state NOT IN ('creating', 'deleted')", args: []any{project}}
 	q.filter("name", p.Name)
 	return page(ctx, t.read, q, p, scanContainer)
 }
@@ -59,8 +64,10 @@ func (t containers) Update(ctx context.Context, project, id string, fn func(*sto
 		if err := fn(&c); err != nil {
 			return err
 		}
-		_, err = tx.ExecContext(ctx, "UPDATE containers SET state = ?, last_active = ?, named = ?, expire_after = ? WHERE project = ? AND id = ?",
-			c.State, micros(c.LastActive), c.Named, c.ExpireAfter.Microseconds(), project, id)
+		_, err = tx.ExecContext(ctx, "UPDATE containers SET state = ?, last_active = ?, named = ?, expire_after = ?, owner = ?, lease = ?,"+
+			" memory_id = ?, memory_bytes = ?, memory_packed = ?, memory_sha256 = ?, memory_at = ? WHERE project = ? AND id = ?",
+			c.State, micros(c.LastActive), c.Named, c.ExpireAfter.Microseconds(), c.Owner, micros(c.Lease),
+			c.Memory.ID, c.Memory.Bytes, c.Memory.Packed, c.Memory.SHA256, micros(c.Memory.CreatedAt), project, id)
 		return constraint(err)
 	})
 	if err != nil {
@@ -75,4 +82,17 @@ func (t containers) Delete(ctx context.Context, project, id string) error {
 
 func (t containers) All(ctx context.Context, fn func(store.Container) error) error {
 	return each(ctx, t.read, containerColumns, "containers", scanContainer, fn)
+}
+
+func (t containers) Renew(ctx context.Context, owner string, lease time.Time) (int, error) {
+	res, err := t.write.ExecContext(ctx, "UPDATE containers SET lease = ? WHERE owner = ? AND owner <> ''", micros(lease), owner)
+	if err != nil {
+		return 0, err
+	}
+	n, err := res.RowsAffected()
+	return int(n), err
+}
+
+func (t containers) WithMemory(ctx context.Context) ([]store.Container, error) {
+	return collect(ctx, t.read, scanContainer, "SELECT "+containerColumns+" FROM containers WHERE memory_id <> '' ORDER BY memory_at, seq")
 }

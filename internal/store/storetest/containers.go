@@ -100,6 +100,11 @@ func testContainerPaging(t *testing.T, s store.Store) {
 	foreign := container("cntr_q")
 	foreign.Project = "q"
 	check(t, s.Containers().Create(ctx, foreign))
+	for _, state := range []string{store.StateCreating, store.StateDeleted} {
+		c := container("cntr_" + state)
+		c.State = state
+		check(t, s.Containers().Create(ctx, c))
+	}
 
 	id := func(c store.Container) string { return c.ID }
 	list := func(p store.Page) ([]store.Container, bool, error) { return s.Containers().List(ctx, "p", p) }
@@ -131,7 +136,9 @@ func testUpdate(t *testing.T, s store.Store) {
 	c := container("cntr_1")
 	check(t, s.Containers().Create(ctx, c))
 	edit := func(r *store.Container) error {
-		r.State, r.LastActive, r.Named, r.ExpireAfter = store.StateLive, at(50), true, time.Hour
+		r.State, r.LastActive, r.Named, r.ExpireAfter = store.StateHibernated, at(50), true, time.Hour
+		r.Owner, r.Lease = "a process", at(60)
+		r.Memory = store.Memory{ID: "mem_1", Bytes: 5 << 30, Packed: 1 << 30, SHA256: "ab", CreatedAt: at(49)}
 		return nil
 	}
 	got, err := s.Containers().Update(ctx, "p", "cntr_1", edit)
@@ -205,4 +212,46 @@ func testAllContainers(t *testing.T, s store.Store) {
 	if n != 1 {
 		t.Errorf("fn was called %d times, want once", n)
 	}
+}
+
+func testLeases(t *testing.T, s store.Store) {
+	ctx := t.Context()
+	for id, owner := range map[string]string{"cntr_1": "a", "cntr_2": "a", "cntr_3": "b", "cntr_4": ""} {
+		c := container(id)
+		c.Owner, c.Lease = owner, at(10)
+		check(t, s.Containers().Create(ctx, c))
+	}
+	for owner, want := range map[string]int{"a": 2, "nobody": 0, "": 0} {
+		n, err := s.Containers().Renew(ctx, owner, at(99))
+		check(t, err)
+		if n != want {
+			t.Errorf("renewed %d leases of %q, want %d", n, owner, want)
+		}
+	}
+	for id, want := range map[string]time.Time{"cntr_1": at(99), "cntr_2": at(99), "cntr_3": at(10), "cntr_4": at(10)} {
+		c, err := s.Containers().Get(ctx, "p", id)
+		check(t, err)
+		same(t, "lease of "+id, c.Lease, want)
+	}
+}
+
+func testMemories(t *testing.T, s store.Store) {
+	ctx := t.Context()
+	newContainers(t, s, "cntr_without")
+	var want []store.Container
+	for i, id := range []string{"cntr_late", "cntr_early"} {
+		c := container(id)
+		c.Project = id
+		c.State, c.Memory = store.StateHibernated, store.Memory{ID: "mem_" + id, Bytes: 7, CreatedAt: at(20 - i)}
+		check(t, s.Containers().Create(ctx, c))
+		want = append([]store.Container{c}, want...)
+	}
+	got, err := s.Containers().WithMemory(ctx)
+	check(t, err)
+	same(t, "containers with a memory", got, want)
+	_, err = s.Containers().Update(ctx, "cntr_late", "cntr_late", func(c *store.Container) error { c.Memory = store.Memory{}; return nil })
+	check(t, err)
+	got, err = s.Containers().WithMemory(ctx)
+	check(t, err)
+	same(t, "after one was used", got, want[:1])
 }

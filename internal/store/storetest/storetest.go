@@ -25,6 +25,8 @@ func Run(t *testing.T, open func(t *testing.T) store.Store) {
 		{"containers/update", testUpdate},
 		{"containers/concurrent updates", testConcurrentUpdates},
 		{"containers/all", testAllContainers},
+		{"containers/leases", testLeases},
+		{"containers/memories", testMemories},
 		{"files", testFiles},
 		{"files/paging", testFilePaging},
 		{"files/all or none", testFilesTogether},

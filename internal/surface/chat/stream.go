@@ -199,7 +199,7 @@ func container(c *turn.Container) *oaichat.Container {
 
 func outputs(in []turn.Output) []oaichat.CodeInterpreterItem {
 	out := make([]oaichat.CodeInterpreterItem, 0, len(in))
-	for _, o := range in {
+	for _, o := range turn.Runs(in) {
 		if o.IsImage() {
 			out = append(out, oaichat.CodeInterpreterItem{Type: "image", URL: oai.ImageURI(o)})
 			continue

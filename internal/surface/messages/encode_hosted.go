@@ -147,7 +147,7 @@ func (b *hostedBlock) failure(call turn.HostedCall) *wire.ResultError {
 	if b.parts.argument != "" {
 		return f // only the editor's error has a message
 	}
-	if said := joined(call.Outputs, func(turn.Output) bool { return true }); said != "" {
+	if said := joined(call.Outputs); said != "" {
 		said = strings.TrimSpace(said)
 		f.ErrorMessage = &said
 	} else {
@@ -156,10 +156,10 @@ func (b *hostedBlock) failure(call turn.HostedCall) *wire.ResultError {
 	return f
 }
 
-func joined(outputs []turn.Output, take func(turn.Output) bool) string {
+func joined(outputs []turn.Output) string {
 	var s strings.Builder
 	for _, o := range outputs {
-		if !o.IsImage() && take(o) {
+		if !o.IsImage() {
 			s.WriteString(o.Text)
 		}
 	}
@@ -168,10 +168,9 @@ func joined(outputs []turn.Output, take func(turn.Output) bool) string {
 
 // execution is what a program put out. Images are among its files.
 func (b *hostedBlock) execution(call turn.HostedCall) *wire.Execution {
-	isErr := func(o turn.Output) bool { return o.Stream == "stderr" }
-	stdout := joined(call.Outputs, func(o turn.Output) bool { return !isErr(o) })
+	stdout := call.Stdout()
 	out := &wire.Execution{
-		Type: b.parts.output, Stdout: &stdout, Stderr: joined(call.Outputs, isErr), ReturnCode: call.ExitCode, Content: []wire.ExecutionFile{},
+		Type: b.parts.output, Stdout: &stdout, Stderr: call.Stderr(), ReturnCode: call.ExitCode, Content: []wire.ExecutionFile{},
 	}
 	if call.Failed && out.ReturnCode == 0 {
 		out.ReturnCode = 1 // killed or interrupted: there is no exit status

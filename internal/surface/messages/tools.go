@@ -6,6 +6,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/lathe-gateway/lathe/internal/turn"
 	wire "github.com/lathe-gateway/lathe/internal/wire/anthropic"
@@ -65,6 +66,9 @@ func (d *decoder) declare(path, name string, mode turn.ChoiceMode) error {
 	return nil
 }
 
+// cellTime is how long a cell of the newest version may run (wire/anthropic.md 2.1).
+const cellTime = 90 * time.Second
+
 func (d *decoder) codeExecution(path string, t wire.Tool) error {
 	parts, ok := codeTools[t.Type]
 	if !ok {
@@ -83,6 +87,9 @@ func (d *decoder) codeExecution(path string, t wire.Tool) error {
 	}
 	d.out.code = t.Type
 	d.out.turn.Hosted = &turn.Hosted{Tools: parts, Pause: true, OutputDir: true}
+	if t.Type == "code_execution_20260521" {
+		d.out.turn.Hosted.CellTime = cellTime
+	}
 	return d.declare(path, codeName, turn.ChoiceHosted)
 }
 

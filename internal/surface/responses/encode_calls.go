@@ -120,7 +120,7 @@ func outputs(e *encoder, in []turn.Output) []oairesponses.CodeOutput {
 		return nil
 	}
 	out := []oairesponses.CodeOutput{}
-	for _, o := range in {
+	for _, o := range turn.Runs(in) {
 		if o.IsImage() {
 			out = append(out, oairesponses.CodeOutput{Type: "image", URL: oai.ImageURI(o)})
 			continue
