@@ -106,6 +106,7 @@ type workspaces struct {
 	checkErr, openErr error
 	uploads           []turn.File
 	openNotes         []string
+	reach             []string // the domains of the container
 
 	mu             sync.Mutex
 	opened, closed int
@@ -118,6 +119,8 @@ type workspaces struct {
 func (w *workspaces) Check(context.Context, *turn.Hosted) ([]turn.File, error) {
 	return w.uploads, w.checkErr
 }
+
+func (w *workspaces) Reach(context.Context, *turn.Hosted) []string { return w.reach }
 
 func (w *workspaces) Open(context.Context, *turn.Hosted) (tool.Workspace, error) {
 	w.mu.Lock()

@@ -211,6 +211,7 @@ func (e *entry) watch(l *live) {
 	if err := l.Close(); err != nil {
 		e.m.log.Error("ending a sandbox failed", "container", e.key.id, "error", err)
 	}
+	e.offline(l)
 	kept := saving != nil && l.saved.ID != ""
 	if !kept {
 		e.update(e.m.ctx, func(c *store.Container) {

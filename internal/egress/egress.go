@@ -22,6 +22,7 @@ import (
 	"time"
 
 	"github.com/lathe-gateway/lathe/internal/egress/rule"
+	"github.com/lathe-gateway/lathe/internal/turn"
 )
 
 // Resolver finds the addresses of a name, as *net.Resolver does.
@@ -50,25 +51,8 @@ type Config struct {
 type HeaderSecret struct {
 	Domain rule.Domain
 	Header string
-	Value  Secret
+	Value  turn.Secret
 }
-
-// Secret is a text that does not print.
-type Secret string
-
-const redacted = "[redacted]"
-
-// String is not the secret.
-func (Secret) String() string { return redacted }
-
-// GoString is not the secret.
-func (Secret) GoString() string { return redacted }
-
-// LogValue serves slog.
-func (Secret) LogValue() slog.Value { return slog.StringValue(redacted) }
-
-// MarshalText serves JSON and YAML.
-func (Secret) MarshalText() ([]byte, error) { return []byte(redacted), nil }
 
 // The bounds of what a program can make the proxy do.
 const (

@@ -21,6 +21,7 @@ import (
 	"testing"
 
 	"github.com/lathe-gateway/lathe/internal/egress/rule"
+	"github.com/lathe-gateway/lathe/internal/turn"
 )
 
 // resolver is a name server with fixed answers, which it gives in turn, and a memory of what it was asked.
@@ -516,28 +517,28 @@ func TestNarrowed(t *testing.T) {
 
 func TestCheck(t *testing.T) {
 	w := newWorld(t, Policy{}, nil)
-	ok := DomainSecret{Domain: "secure.test", Name: "TOKEN", Value: "v"}
-	with := func(edit func(*DomainSecret)) Policy {
+	ok := turn.DomainSecret{Domain: "secure.test", Name: "TOKEN", Value: "v"}
+	with := func(edit func(*turn.DomainSecret)) Policy {
 		s := ok
 		edit(&s)
-		return Policy{Domains: []string{"secure.test"}, Secrets: []DomainSecret{s}}
+		return Policy{Domains: []string{"secure.test"}, Secrets: []turn.DomainSecret{s}}
 	}
 	for name, tt := range map[string]struct {
 		policy      Policy
 		field, text string
 	}{
-		"fine":               {with(func(*DomainSecret) {}), "", ""},
+		"fine":               {with(func(*turn.DomainSecret) {}), "", ""},
 		"wildcard":           {Policy{Domains: []string{"*.a.test", "127.0.0.1"}}, "", ""},
 		"not the operator's": {Policy{Domains: []string{"secure.test", "evil.example"}}, "allowed_domains[1]", "evil.example"},
 		"wider":              {Policy{Domains: []string{"*.plain.example"}}, "allowed_domains[0]", "*.plain.example"},
 		"no domain":          {Policy{Domains: []string{"https://secure.test"}}, "allowed_domains[0]", "not a domain"},
 		"an address":         {Policy{Domains: []string{"10.0.0.1"}}, "allowed_domains[0]", "10.0.0.1"},
 		"too many":           {Policy{Domains: make([]string, 101)}, "allowed_domains", "100"},
-		"another domain":     {with(func(s *DomainSecret) { s.Domain = "other.test" }), "domain_secrets[0].domain", "other.test"},
-		"no variable":        {with(func(s *DomainSecret) { s.Name = "A B" }), "domain_secrets[0].name", "variable"},
-		"no value":           {with(func(s *DomainSecret) { s.Value = "" }), "domain_secrets[0].value", "empty"},
-		"line break":         {with(func(s *DomainSecret) { s.Value = "sesame\r\nX: y" }), "domain_secrets[0].value", "line breaks"},
-		"too long":           {with(func(s *DomainSecret) { s.Value = Secret(strings.Repeat("x", 1<<20)) }), "domain_secrets[0].value", "longer"},
+		"another domain":     {with(func(s *turn.DomainSecret) { s.Domain = "other.test" }), "domain_secrets[0].domain", "other.test"},
+		"no variable":        {with(func(s *turn.DomainSecret) { s.Name = "A B" }), "domain_secrets[0].name", "variable"},
+		"no value":           {with(func(s *turn.DomainSecret) { s.Value = "" }), "domain_secrets[0].value", "empty"},
+		"line break":         {with(func(s *turn.DomainSecret) { s.Value = "sesame\r\nX: y" }), "domain_secrets[0].value", "line breaks"},
+		"too long":           {with(func(s *turn.DomainSecret) { s.Value = turn.Secret(strings.Repeat("x", 1<<20)) }), "domain_secrets[0].value", "longer"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			err := w.proxy.Check(tt.policy)
@@ -567,7 +568,7 @@ func TestNew(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if s := fmt.Sprintf("%v %+v %#v %s", Secret("sesame"), HeaderSecret{Value: "sesame"}, DomainSecret{Value: "sesame"}, Secret("sesame")); strings.Contains(s, "sesame") {
+	if s := fmt.Sprintf("%v %+v %#v %s", turn.Secret("sesame"), HeaderSecret{Value: "sesame"}, turn.DomainSecret{Value: "sesame"}, turn.Secret("sesame")); strings.Contains(s, "sesame") {
 		t.Errorf("a secret prints: %s", s)
 	}
 }

@@ -10,20 +10,16 @@ import (
 	"golang.org/x/net/http/httpguts"
 
 	"github.com/lathe-gateway/lathe/internal/egress/rule"
+	"github.com/lathe-gateway/lathe/internal/turn"
 )
 
 // Policy is what one container may do within the operator's rules, as a client has asked for it.
 type Policy struct {
 	// Domains narrow the operator's: names, *.names, or addresses that the operator has excepted. None is all of the operator's.
 	Domains []string
-	Secrets []DomainSecret
-}
-
-// DomainSecret is a client's: programs see "$NAME" in the variable NAME, and where that stands in the header of a request over TLS to the
-// domain, the value is put in its place.
-type DomainSecret struct {
-	Domain, Name string
-	Value        Secret
+	// Secrets are the client's: programs see "$NAME" in the variable NAME, and where that stands in the header of a request over TLS to the
+	// domain, the value is put in its place.
+	Secrets []turn.DomainSecret
 }
 
 // PolicyError says what of a Policy cannot be: Field is allowed_domains[i], or domain_secrets[i].domain, .name or .value.
@@ -83,7 +79,7 @@ func (p *Proxy) read(policy Policy) (own []rule.Domain, secrets []clientSecret, 
 	return own, secrets, nil
 }
 
-func readSecret(s DomainSecret, within []rule.Domain) (clientSecret, *PolicyError) {
+func readSecret(s turn.DomainSecret, within []rule.Domain) (clientSecret, *PolicyError) {
 	d, err := rule.ParseName(s.Domain)
 	if err != nil {
 		return clientSecret{}, &PolicyError{"domain", fmt.Sprintf("%.100q %s", s.Domain, err)}

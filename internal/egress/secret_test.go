@@ -11,12 +11,14 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/lathe-gateway/lathe/internal/turn"
 )
 
 // Secrets reach the server of their domain, over TLS, and nobody else.
 func TestSecrets(t *testing.T) {
 	const operators, clients = "operators-sesame", "clients-sesame"
-	w := newWorld(t, Policy{Secrets: []DomainSecret{{Domain: "other.test", Name: "TOKEN", Value: clients}}}, func(cfg *Config, w *world) {
+	w := newWorld(t, Policy{Secrets: []turn.DomainSecret{{Domain: "other.test", Name: "TOKEN", Value: clients}}}, func(cfg *Config, w *world) {
 		cfg.Secrets = []HeaderSecret{{Domain: domain(t, "secure.test"), Header: "Authorization", Value: "Bearer " + operators}}
 		w.dns.answers["third.test"] = []string{"127.0.0.1"}
 	})
@@ -73,7 +75,7 @@ func (w *world) roots() string {
 
 // An authority is for its domains only, for a short time, and another for each container.
 func TestAuthority(t *testing.T) {
-	policy := Policy{Secrets: []DomainSecret{{Domain: "secure.test", Name: "A", Value: "v"}}}
+	policy := Policy{Secrets: []turn.DomainSecret{{Domain: "secure.test", Name: "A", Value: "v"}}}
 	w := newWorld(t, policy, nil)
 	other, err := w.proxy.Open("cntr_other", policy)
 	if err != nil {
@@ -113,7 +115,7 @@ func TestAuthority(t *testing.T) {
 
 // A server whose certificate is bad is not hidden behind ours.
 func TestBadServer(t *testing.T) {
-	w := newWorld(t, Policy{Secrets: []DomainSecret{{Domain: "secure.test", Name: "A", Value: "v"}}}, func(cfg *Config, _ *world) {
+	w := newWorld(t, Policy{Secrets: []turn.DomainSecret{{Domain: "secure.test", Name: "A", Value: "v"}}}, func(cfg *Config, _ *world) {
 		cfg.Roots = x509.NewCertPool()
 	})
 	got := get(w.client(w.gate.Network().Trust), "https://secure.test:"+port(w.secure)+"/")

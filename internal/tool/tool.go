@@ -22,6 +22,8 @@ type Workspaces interface {
 	// this project's. Errors are *turn.Error that name the field. The files are those of h.FileIDs in that order, with their upload's ID
 	// and the Path and Name under which Open will put them, so that the model can be told of them before anything is opened.
 	Check(ctx context.Context, h *turn.Hosted) ([]turn.File, error)
+	// Reach says which domains programs may reach in the container that Open will choose, none if there is no network.
+	Reach(ctx context.Context, h *turn.Hosted) []string
 	// Open finds or makes the container that h names, puts h.FileIDs into it and starts its sandbox in the background. It returns
 	// before the sandbox runs. Errors are *turn.Error.
 	Open(ctx context.Context, h *turn.Hosted) (Workspace, error)

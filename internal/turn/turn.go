@@ -138,6 +138,9 @@ type Hosted struct {
 	FileIDs []string
 	// MemoryLimit is in bytes for a container that is made for this request; 0 means the operator's default.
 	MemoryLimit int64
+	// Network is what programs may reach in a container that is made for this request; nil means what the operator allows. A container that
+	// is there must have been made with the same.
+	Network *Network `json:",omitempty"`
 	// Pause ends the turn with ReasonPause where the cap of rounds would give the model a last round.
 	Pause bool `json:",omitempty"`
 	// OutputDir gives each call a new, empty $OUTPUT_DIR, and only what a program leaves at its top becomes files of the call (and
