@@ -29,6 +29,7 @@ import (
 	"github.com/lathe-gateway/lathe/internal/sandbox"
 	"github.com/lathe-gateway/lathe/internal/sandbox/gvisor"
 	"github.com/lathe-gateway/lathe/internal/server"
+	"github.com/lathe-gateway/lathe/internal/skill/catalog"
 	"github.com/lathe-gateway/lathe/internal/store"
 	"github.com/lathe-gateway/lathe/internal/store/sqlite"
 	"github.com/lathe-gateway/lathe/internal/surface/batches"
@@ -38,6 +39,7 @@ import (
 	"github.com/lathe-gateway/lathe/internal/surface/messages"
 	"github.com/lathe-gateway/lathe/internal/surface/models"
 	"github.com/lathe-gateway/lathe/internal/surface/responses"
+	"github.com/lathe-gateway/lathe/internal/surface/skills"
 	"github.com/lathe-gateway/lathe/internal/telemetry"
 	"github.com/lathe-gateway/lathe/internal/turn"
 	"github.com/lathe-gateway/lathe/internal/upstream"
@@ -51,6 +53,8 @@ type app struct {
 	keys    *auth.Keys
 	dir     *datadir.Dir
 	store   store.Store
+	blobs   *blob.Store
+	skills  *catalog.Catalog
 	sandbox *sandboxState
 	// containers is also what commands without a server run code with.
 	containers *container.Manager
@@ -63,7 +67,7 @@ type app struct {
 // wire opens and connects the parts that cfg asks for. Close what it returns. After an error nothing stays open.
 func wire(ctx context.Context, cfg *config.Config, log *slog.Logger) (*app, error) {
 	a := &app{cfg: cfg, log: log, metrics: telemetry.New(version), keys: keysOf(cfg), api: http.NewServeMux()}
-	for _, open := range []func(context.Context) error{a.openData, a.openContainers, a.connect} {
+	for _, open := range []func(context.Context) error{a.openData, a.openContainers, a.openSkills, a.connect} {
 		if err := open(ctx); err != nil {
 			a.close(ctx)
 			return nil, err
@@ -105,6 +109,7 @@ func (a *app) openContainers(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("the blobs in data_dir: %w", err)
 	}
+	a.blobs = blobs
 	a.closers = append(a.closers, blobs.Close)
 	backend, err := newBackend(a.cfg, a.dir.Path("sandboxes"), a.log)
 	if err != nil {
@@ -173,6 +178,19 @@ func projectLimits(l config.ProjectLimits) container.ProjectLimits {
 	}
 }
 
+// openSkills opens the skills of all projects and the operator's folder of them.
+func (a *app) openSkills(ctx context.Context) (err error) {
+	a.skills, err = catalog.New(ctx, catalog.Config{
+		Store: a.store.Skills(), Blobs: a.blobs, Dir: a.dir.Path("skills"), Library: a.cfg.SkillsDir,
+		MaxSkills: a.cfg.Skills.PerProject, MaxBytes: int64(a.cfg.Skills.Stored), CacheBytes: int64(a.cfg.Skills.Cache), Logger: a.log,
+	})
+	if err != nil {
+		return fmt.Errorf("skills: %w", err)
+	}
+	a.closers = append(a.closers, a.skills.Close)
+	return nil
+}
+
 // connect puts the surfaces on top of the loop, the loop on top of the models.
 func (a *app) connect(context.Context) error {
 	a.natives = native.New(a.store.Steps(), a.log)
@@ -195,7 +213,8 @@ func (a *app) connect(context.Context) error {
 	a.api.Handle("GET /v1/models", catalogue)
 	a.api.Handle("GET /v1/models/{id...}", catalogue)
 	containers.New(a.containers, a.log).Register(a.api)
-	files.New(a.containers.Uploads(), a.log).Register(a.api)
+	files.New(a.containers, a.log).Register(a.api)
+	skills.New(a.skills, a.log).Register(a.api)
 	batches.New(batches.Config{Models: router, Natives: a.natives, Steps: a.store.Steps(), Logger: a.log}).Register(a.api)
 	a.api.Handle("POST /v1/chat/completions", chat.New(chat.Config{Turns: turns, Models: router, Logger: a.log}))
 	messages.Register(a.api, messages.Config{Turns: turns, Models: router, Logger: a.log})

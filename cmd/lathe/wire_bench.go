@@ -38,7 +38,7 @@ func openBenchContainers(ctx context.Context, cfg *config.Config, backend sandbo
 		m.StartPool()
 	}
 	return &bench.Containers{
-		Workspaces: m, Spares: m.Spares, Delete: m.Delete,
+		Workspaces: m, Spares: m.Spares, Delete: m.Delete, Hibernate: m.Hibernate,
 		Close: func() error { return errors.Join(m.Close(), blobs.Close(), db.Close()) },
 	}, nil
 }

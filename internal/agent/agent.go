@@ -30,6 +30,8 @@ type Config struct {
 	// MaxTime is after how long a turn gets its last round, 0 for 10 minutes. Code that runs then is interrupted; a model that
 	// writes is not.
 	MaxTime time.Duration
+	// PreloadSkills puts the whole text of each skill into the prompt, for models that would not read it.
+	PreloadSkills bool
 	// Logger gets one line a turn; nil discards.
 	Logger *slog.Logger
 }

@@ -107,6 +107,8 @@ type workspaces struct {
 	uploads           []turn.File
 	openNotes         []string
 	reach             []string // the domains of the container
+	skills            []tool.Skill
+	mounted           []tool.Skill
 
 	mu             sync.Mutex
 	opened, closed int
@@ -121,6 +123,14 @@ func (w *workspaces) Check(context.Context, *turn.Hosted) ([]turn.File, error) {
 }
 
 func (w *workspaces) Reach(context.Context, *turn.Hosted) []string { return w.reach }
+func (w *workspaces) Skills(_ context.Context, h *turn.Hosted) ([]tool.Skill, error) {
+	if len(h.Skills) == 0 {
+		return nil, nil
+	}
+	return w.skills, nil
+}
+
+func (w *workspaces) Mount(skills []tool.Skill) { w.mounted = skills }
 
 func (w *workspaces) Open(context.Context, *turn.Hosted) (tool.Workspace, error) {
 	w.mu.Lock()

@@ -33,6 +33,9 @@ func (l *loop) history(uploads []turn.File) []turn.Item {
 			out = append(out, it)
 		}
 	}
+	if text := l.skillsPrompt(); text != "" {
+		out = turn.InsertNote(out, text)
+	}
 	if note := filesNote(uploads); note != "" {
 		return turn.InsertNote(out, note)
 	}

@@ -16,6 +16,8 @@ type openCall struct {
 	name   string // as the model knows it
 	// refusal is what a call that is not run is answered with.
 	refusal string
+	// silent is a call that is answered here and that the client never sees.
+	silent bool
 
 	// The rest is for hosted calls only.
 	id, tool, container string
@@ -45,16 +47,20 @@ func (r *round) callStarted(ctx context.Context, ev turn.CallStarted) error {
 	if c.refusal = r.refusal(name, r.last); c.refusal != "" {
 		return nil
 	}
-	r.obey(name)
 	hosted, ok := r.set.Hosted(name)
+	if c.silent = hosted == tool.ReadSkillName; c.silent {
+		return nil
+	}
+	r.obey(name)
 	if !ok {
 		return r.emit(turn.CallStarted{CallID: c.callID, Name: name, Raw: ev.Raw})
 	}
 	if r.ws == nil {
-		ws, err := r.cfg.Workspaces.Open(ctx, r.req.Hosted)
+		ws, err := r.cfg.Workspaces.Open(ctx, r.asked)
 		if err != nil {
 			return err
 		}
+		ws.Mount(r.skills)
 		r.ws = ws
 	}
 	r.calls++
@@ -65,7 +71,7 @@ func (r *round) callStarted(ctx context.Context, ev turn.CallStarted) error {
 
 func (r *round) callDelta(delta string) error {
 	switch c := r.call; {
-	case c.refusal != "":
+	case c.refusal != "" || c.silent:
 		return nil
 	case c.args == nil:
 		return r.emit(turn.CallDelta{Delta: delta})
@@ -92,6 +98,9 @@ func (r *round) callDone(ctx context.Context, call turn.Call) error {
 		r.items = append(r.items, call)
 		r.repeats.add(call.Name, call.Arguments, c.refusal)
 		r.answer(c, c.refusal, nil, true)
+		return nil
+	case c.silent:
+		r.readSkill(c, call)
 		return nil
 	case c.args == nil:
 		r.clients++

@@ -24,6 +24,8 @@ type loop struct {
 	added    []turn.Item     // what this turn added to it
 	started  bool            // the client has seen Started
 
+	asked   *turn.Hosted   // what runs here, with what skills add
+	skills  []tool.Skill   // released at the end
 	ws      tool.Workspace // nil until the first hosted call
 	codeRan bool
 	files   map[string]turn.File // made or changed in this turn, by path
@@ -58,10 +60,10 @@ func (l *loop) run(ctx context.Context) error {
 
 // prepare checks everything that can be refused before a model is asked.
 func (l *loop) prepare(ctx context.Context) error {
-	h := l.req.Hosted
-	if h == nil {
-		h = &turn.Hosted{}
+	if err := l.prepareSkills(ctx); err != nil {
+		return err
 	}
+	h := l.asked
 	var err error
 	if l.set, err = tool.NewSet(h, l.req.Tools); err != nil {
 		return err
@@ -76,7 +78,7 @@ func (l *loop) prepare(ctx context.Context) error {
 	var uploads []turn.File
 	if l.set.Len() > 0 {
 		if l.cfg.Workspaces == nil {
-			return turn.Unsupported("tools", "this server has no sandbox to run code in; its operator can find out why with `lathe doctor`")
+			return errNoSandbox
 		}
 		if uploads, err = l.cfg.Workspaces.Check(ctx, h); err != nil {
 			return err
@@ -98,6 +100,7 @@ func (l *loop) finish(reason turn.Reason) error {
 	}
 	if l.ws != nil {
 		c := l.ws.Container()
+		c.Skills = skillRefs(l.skills)
 		f.Container = &c
 	}
 	return l.emit(f)
@@ -112,6 +115,9 @@ func (l *loop) emit(ev turn.Event) error {
 }
 
 func (l *loop) close(ctx context.Context) {
+	for _, s := range l.skills {
+		defer s.Release()
+	}
 	if l.ws == nil {
 		return
 	}
@@ -132,7 +138,7 @@ func (l *loop) request(last bool) *turn.Request {
 		}
 	}
 	if !last {
-		up.Tools = append(up.Tools, l.set.Tools(l.allowed)...)
+		up.Tools = append(up.Tools, l.set.Tools(func(name string) bool { return name == tool.ReadSkillName || l.allowed(name) })...)
 	}
 	up.ToolChoice = l.upstreamChoice(last)
 	if len(up.Tools) == 0 && l.set.Len() > 0 {

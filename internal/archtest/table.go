@@ -48,12 +48,12 @@ var Imports = map[string][]string{
 	"sandbox/link":             {"guest/proto", "guest/tunnel", "sandbox"},
 
 	// What stands between.
-	"agent":         {"auth", "provider", "store", "tool", "turn"},
+	"agent":         {"auth", "provider", "skill", "store", "tool", "turn"},
 	"run":           {"auth", "store", "turn"},
 	"native":        {"auth", "provider", "store", "turn"},
 	"egress":        {"egress/rule", "sandbox", "turn"},
 	"container":     {"auth", "blob", "egress", "memory", "sandbox", "store", "tool", "turn"},
-	"skill/catalog": {"auth", "blob", "skill", "store", "turn"},
+	"skill/catalog": {"auth", "blob", "skill", "store", "tool", "turn"},
 	"telemetry":     {"sandbox", "turn"},
 
 	// HTTP.
@@ -63,9 +63,10 @@ var Imports = map[string][]string{
 	"surface/chat":       {"auth", "provider", "sse", "surface/oai", "turn", "wire/oaichat", "wire/peek"},
 	"surface/responses":  {"auth", "provider", "sse", "surface/oai", "turn", "wire/oairesponses", "wire/peek"},
 	"surface/messages":   {"provider", "sse", "surface/anthropic", "turn", "wire/anthropic", "wire/peek"},
-	"surface/models":     {"auth", "provider", "surface/oai", "turn"},
+	"surface/models":     {"auth", "provider", "surface/anthropic", "surface/oai", "turn"},
 	"surface/containers": {"auth", "container", "store", "surface/oai", "turn"},
-	"surface/files":      {"auth", "container", "store", "surface/oai", "turn"},
+	"surface/files":      {"auth", "container", "store", "surface/anthropic", "surface/oai", "turn"},
+	"surface/skills":     {"auth", "skill", "skill/catalog", "store", "surface/anthropic", "surface/oai", "turn"},
 	"server":             {"auth", "surface/anthropic", "surface/oai", "telemetry", "turn"},
 
 	"bench": {"auth", "sandbox", "tool", "turn"},

@@ -116,13 +116,13 @@ func TestSandboxKeys(t *testing.T) {
 	got := result.Figures()
 	for _, key := range []string{
 		"cell_p50", "cell_p99", "start_bare_p50", "start_bare_p99", "claim_p50", "claim_p99",
-		"claim_output_p50", "output_mib_s", "starts_per_s", "python_c_p50", "python_c_p99",
+		"claim_output_p50", "hibernate_p50", "hibernate_p99", "resume_p50", "resume_p99", "output_mib_s", "starts_per_s", "python_c_p50", "python_c_p99",
 	} {
 		if got[key] <= 0 {
 			t.Errorf("%s is %g", key, got[key])
 		}
 	}
-	if _, measured := got["live_mib"]; measured || steps != 8 {
+	if _, measured := got["live_mib"]; measured || steps != 9 {
 		t.Errorf("got %v after %d steps", got, steps)
 	}
 }
@@ -150,7 +150,7 @@ func openContainers(t *testing.T, pool int) *Containers {
 		m.StartPool()
 	}
 	return &Containers{
-		Workspaces: m, Spares: m.Spares, Delete: m.Delete, Close: func() error { return errors.Join(m.Close(), blobs.Close(), db.Close()) },
+		Workspaces: m, Spares: m.Spares, Delete: m.Delete, Hibernate: m.Hibernate, Close: func() error { return errors.Join(m.Close(), blobs.Close(), db.Close()) },
 	}
 }
 

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"runtime/debug"
 	"time"
 
 	"github.com/lathe-gateway/lathe/internal/auth"
@@ -18,6 +20,8 @@ type Containers struct {
 	Spares func() int
 	Delete func(ctx context.Context, id string) error
 	Close  func() error
+	// Hibernate puts a container that nobody uses to sleep and returns when it sleeps.
+	Hibernate func(ctx context.Context, id string) error
 }
 
 // benchPool is how many spares there are; a claim is measured when all of them wait.
@@ -115,4 +119,107 @@ func (c *Containers) fresh(ctx context.Context, code string) (made, output time.
 		err = errors.New("the program printed nothing")
 	}
 	return made, output, errors.Join(err, w.Close(), c.Delete(ctx, w.Container().ID))
+}
+
+// keep makes a container with a variable and leaves it idle.
+func (c *Containers) keep(ctx context.Context) (id string, err error) {
+	w, err := c.Open(ctx, &turn.Hosted{Tools: []string{tool.Python}})
+	if err != nil {
+		return "", err
+	}
+	_, err = answer(ctx, w, "x = 41\nprint(1)", "1\n")
+	return w.Container().ID, errors.Join(err, w.Close())
+}
+
+// answer runs code that must print want, and returns when it did.
+func answer(ctx context.Context, w tool.Workspace, code, want string) (time.Time, error) {
+	var first time.Time
+	out, err := w.Run(ctx, tool.Call{Tool: tool.Python, Code: code}, func(tool.Chunk) {
+		if first.IsZero() {
+			first = time.Now()
+		}
+	})
+	if err != nil {
+		return first, err
+	}
+	if len(out.Outputs) != 1 || out.Outputs[0].Text != want {
+		return first, fmt.Errorf("%w: %s %s %v, want %q", errProgram, out.Status, out.Error, out.Outputs, want)
+	}
+	return first, nil
+}
+
+// sleepers are containers that hibernate and go on: how long each takes, and what they cost while they sleep.
+func (b *sandboxBench) sleepers(ctx context.Context) error {
+	return b.with(ctx, 0, func(ctx context.Context, c *Containers) error {
+		if c.Hibernate == nil {
+			return nil
+		}
+		id, err := c.keep(ctx)
+		if err != nil {
+			return err
+		}
+		var down, up []time.Duration
+		for range b.count(resumeCount) {
+			begin := time.Now()
+			if err := c.Hibernate(ctx, id); err != nil {
+				return err
+			}
+			down = append(down, time.Since(begin))
+			begin = time.Now()
+			w, err := c.Open(ctx, &turn.Hosted{Tools: []string{tool.Python}, Container: id})
+			if err != nil {
+				return err
+			}
+			first, err := answer(ctx, w, "print(x + 1)", "42\n")
+			if err := errors.Join(err, w.Close()); err != nil {
+				return err
+			}
+			up = append(up, first.Sub(begin))
+		}
+		b.result.times("hibernate", down, "an idle container's memory to the disk, its sandbox gone")
+		b.result.times("resume", up, "a hibernated container, to the first output, which needs a variable of before")
+		if b.StateDir == "" {
+			return nil
+		}
+		return b.asleep(ctx, c)
+	})
+}
+
+// asleep measures the memory of this process, which is the gateway here, and of whatever else is left of containers that hibernate.
+func (b *sandboxBench) asleep(ctx context.Context, c *Containers) error {
+	before, err := b.resident()
+	if err != nil {
+		return err
+	}
+	n := b.count(asleepCount)
+	for range n {
+		id, err := c.keep(ctx)
+		if err == nil {
+			err = c.Hibernate(ctx, id)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	after, err := b.resident()
+	if err != nil {
+		return err
+	}
+	b.result.add("hibernated_mib", max(0, float64(after-before))/mib/float64(n), "MiB", fmt.Sprintf(
+		"memory of a hibernated container, of %d (PSS of the gateway and of all processes of sandboxes, against before)", n))
+	return nil
+}
+
+// resident is the memory of this process and of all sandboxes.
+func (b *sandboxBench) resident() (int64, error) {
+	debug.FreeOSMemory() // garbage is not theirs
+	own, err := pss(os.Getpid())
+	if err != nil {
+		return 0, err
+	}
+	boxes, err := processMemory(b.StateDir)
+	if errors.Is(err, errNoProcess) {
+		err = nil
+	}
+	return own + boxes, err
 }

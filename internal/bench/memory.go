@@ -11,6 +11,8 @@ import (
 	"strings"
 )
 
+var errNoProcess = errors.New("no process of a sandbox was found in /proc")
+
 // processMemory is the PSS in bytes of all processes whose command line names dir, and of their descendants. Processes that share one
 // address space, as those do in which gVisor runs a sandbox's programs, are told apart by kcmp and count once.
 func processMemory(dir string) (int64, error) {
@@ -19,7 +21,7 @@ func processMemory(dir string) (int64, error) {
 		return 0, err
 	}
 	if len(roots) == 0 {
-		return 0, errors.New("no process of a sandbox was found in /proc")
+		return 0, errNoProcess
 	}
 	var total int64
 	seen := map[int]bool{}

@@ -46,6 +46,7 @@ func Sandbox(ctx context.Context, cfg SandboxConfig) (*Result, error) {
 	}{
 		{"preparing the image", b.prepare}, {"cells in a warm kernel, output, and its memory", b.cells},
 		{"starts of a sandbox", b.starts}, {"new containers from the pool", b.claims}, {"new containers without a pool", b.containerStarts},
+		{"containers that hibernate and go on", b.sleepers},
 		{"starts a second", b.sustained}, {"python3 -c on the host", b.pythonC}, {"a plain runsc run", b.runscRun},
 	} {
 		cfg.Progress(step.what)
@@ -94,7 +95,9 @@ const (
 	warmUps, cellCount  = 10, 500
 	outputCount         = 10
 	claimCount          = 30
-	liveCount           = 3
+	resumeCount         = 15
+	asleepCount         = 20
+	liveCount           = 8
 	startCount          = 8
 	sustainedCount      = 40
 	sustainedAtOnce     = 2

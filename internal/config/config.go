@@ -33,7 +33,10 @@ type Config struct {
 	// Projects are those of Keys that differ from Sandbox.PerProject.
 	Projects []Project `yaml:"projects"`
 	Agent    Agent     `yaml:"agent"`
-	Server   Server    `yaml:"server"`
+	// SkillsDir is a folder of skills that all projects may read, absolute; "" is none. It is watched.
+	SkillsDir string `yaml:"skills_dir"`
+	Skills    Skills `yaml:"skills"`
+	Server    Server `yaml:"server"`
 
 	// ImageDirs are the folders that named images are looked for in, in order. It is no key of the file: LATHE_IMAGE_DIR alone where
 	// that is set, else the user's own (for others than root) and the machine's.
@@ -166,6 +169,15 @@ type Server struct {
 	RequestMemory Size `yaml:"request_memory"`
 }
 
+// Skills bounds what is kept of skills.
+type Skills struct {
+	// PerProject and Stored are the skills of one project, and the bytes of their archives.
+	PerProject int  `yaml:"per_project"`
+	Stored     Size `yaml:"stored"`
+	// Cache is the bytes of unpacked skills on this machine, those in use apart.
+	Cache Size `yaml:"cache"`
+}
+
 // Default is the configuration of an empty file, without the folders, which depend on the user (see Load).
 func Default() Config {
 	return Config{
@@ -177,6 +189,7 @@ func Default() Config {
 			HibernateAfter: Duration(time.Minute), HibernatedMemory: 10 << 30, ExpireAfter: Duration(720 * time.Hour),
 		},
 		Agent:  Agent{MaxRounds: 32, MaxCalls: 100, MaxTime: Duration(10 * time.Minute)},
+		Skills: Skills{PerProject: 1000, Stored: 5 << 30, Cache: 5 << 30},
 		Server: Server{RequestMemory: 256 << 20},
 	}
 }

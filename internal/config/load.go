@@ -71,7 +71,7 @@ func (d *decoder) folders(c *Config, src Source) {
 	}
 	c.Runsc, _ = src.Env("LATHE_RUNSC")
 	c.ImageDirs = imageDirs(src, share)
-	for _, path := range []*string{&c.DataDir, &c.ImageDirs[0], &c.Sandbox.Image} {
+	for _, path := range []*string{&c.DataDir, &c.ImageDirs[0], &c.Sandbox.Image, &c.SkillsDir} {
 		rest, inHome := strings.CutPrefix(*path, "~/")
 		if inHome {
 			*path = filepath.Join(home, rest)

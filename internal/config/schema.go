@@ -34,6 +34,14 @@ func (d *decoder) root(c *Config) []field {
 		}},
 		{"projects", func(n ast.Node, path string) { d.projects(n, path, c) }},
 		{"agent", func(n ast.Node, path string) { d.mapping(n, path, d.agent(&c.Agent)) }},
+		{"skills_dir", d.text(&c.SkillsDir, checkPath)},
+		{"skills", func(n ast.Node, path string) {
+			d.mapping(n, path, []field{
+				{"per_project", d.integer(&c.Skills.PerProject, 1, 1_000_000)},
+				{"stored", unit(d, &c.Skills.Stored, parseSize, 1<<20, 1<<44)},
+				{"cache", unit(d, &c.Skills.Cache, parseSize, 1<<20, 1<<44)},
+			})
+		}},
 		{"server", func(n ast.Node, path string) {
 			d.mapping(n, path, []field{{"request_memory", unit(d, &c.Server.RequestMemory, parseSize, 64<<20, 1<<40)}})
 		}},

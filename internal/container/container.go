@@ -33,6 +33,8 @@ type Config struct {
 	Backend sandbox.Backend
 	// Egress is the way to the network for containers whose policy has one; nil is none for all.
 	Egress *egress.Proxy
+	// Skills are those that requests may name; nil is none.
+	Skills Skills
 	// Dir has the volumes. It belongs to this process: what is below it and has no row is removed.
 	Dir string
 	// Limits are those of every container; Limits.Memory is also the most that a client may ask for. Zero is sandbox.Defaults.
@@ -228,7 +230,7 @@ func (m *Manager) Close() error {
 	m.parkAll(true)
 	m.wg.Wait()
 	m.quotas.save(context.Background())
-	var errs []error
+	errs := []error{m.volumes.close()}
 	for _, e := range m.all() {
 		errs = append(errs, m.volumes.unmount(e.detach())) // of workspaces that were not closed
 	}

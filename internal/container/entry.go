@@ -50,10 +50,11 @@ type entry struct {
 // live is one sandbox of a container.
 type live struct {
 	sandbox.Sandbox
-	memory int64         // its limit, which counts in slots
-	ran    bool          // code has run in it; guarded by entry.mu
-	going  bool          // it is being freed; guarded by entry.mu
-	freed  chan struct{} // closed when its slot and its reference have been given back
+	memory int64                // its limit, which counts in slots
+	ran    bool                 // code has run in it; guarded by entry.mu
+	going  bool                 // it is being freed; guarded by entry.mu
+	skills map[string]heldSkill // by their folder; of the calls, which run one after another
+	freed  chan struct{}        // closed when its slot and its reference have been given back
 	// saving is not nil from when its memory begins to be written down, and closed when that has come to its end; guarded by entry.mu.
 	saving chan struct{}
 	saved  store.Memory // what came of it; set before saving is closed

@@ -16,6 +16,9 @@ var errDiskFull = errors.New("the program was stopped: the server's disk is near
 // guarded runs one call and counts its time. Volumes may be larger together than the host's disk, and a file system whose image finds no room
 // loses writes that programs believe done; so code that runs when half of Config.Reserve is gone is interrupted.
 func (w *workspace) guarded(ctx context.Context, l *live, call sandbox.Call, col *collector) (*sandbox.Result, error) {
+	if err := w.show(ctx, l); err != nil {
+		return nil, err
+	}
 	run, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	began := time.Now()

@@ -110,7 +110,7 @@ func (e *entry) boots(ctx context.Context, memory int64) (*live, error) {
 var errSpent = errors.New("container: memory has been used")
 
 // raise has a sandbox up, with what mem holds if that can be.
-func (e *entry) raise(ctx context.Context, memory int64, mem store.Memory) (*live, error) {
+func (e *entry) raise(ctx context.Context, memory int64, mem store.Memory) (up *live, err error) {
 	vol, err := e.attach(ctx)
 	if err != nil {
 		return nil, err
@@ -118,6 +118,12 @@ func (e *entry) raise(ctx context.Context, memory int64, mem store.Memory) (*liv
 	began := time.Now()
 	spec := e.m.spec(vol, memory)
 	l := &live{memory: memory, freed: make(chan struct{})}
+	spec.Mounts = append(spec.Mounts, e.boundSkills(ctx, l)...)
+	defer func() {
+		if up == nil {
+			l.releaseSkills()
+		}
+	}()
 	if mem.ID != "" {
 		if l.Sandbox, err = e.resume(ctx, spec, mem); err != nil {
 			if errors.Is(err, sandbox.ErrUnavailable) {
@@ -212,6 +218,7 @@ func (e *entry) watch(l *live) {
 		e.m.log.Error("ending a sandbox failed", "container", e.key.id, "error", err)
 	}
 	e.offline(l)
+	l.releaseSkills()
 	kept := saving != nil && l.saved.ID != ""
 	if !kept {
 		e.update(e.m.ctx, func(c *store.Container) {

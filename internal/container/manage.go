@@ -16,6 +16,7 @@ type NewContainer struct {
 	ExpireAfter time.Duration
 	MemoryLimit int64 // bytes
 	Network     *turn.Network
+	Skills      []turn.SkillRef
 }
 
 // Create makes a container with files in it. No sandbox is started.
@@ -48,7 +49,11 @@ func (m *Manager) Create(ctx context.Context, n NewContainer) (store.Container, 
 		return store.Container{}, err
 	}
 	defer m.release(e)
-	if err := m.putAll(ctx, e, "file_ids", n.FileIDs); err != nil {
+	err = m.putAll(ctx, e, "file_ids", n.FileIDs)
+	if err == nil && len(n.Skills) > 0 {
+		err = m.keepSkills(ctx, e.key.id, n.Skills)
+	}
+	if err != nil {
 		// A container that the client never heard of is of no use.
 		return store.Container{}, errors.Join(err, m.remove(context.WithoutCancel(ctx), e))
 	}

@@ -343,7 +343,7 @@ func (m *Manager) adopt(ctx context.Context, project string, s *spare) (*entry, 
 		m.pool.discard(s, project)
 		return nil, err
 	}
-	l := &live{Sandbox: s.sandbox, memory: m.Limits.Memory, freed: make(chan struct{})}
+	l := &live{Sandbox: s.sandbox, memory: m.Limits.Memory, skills: map[string]heldSkill{}, freed: make(chan struct{})}
 	e.files.mu.Lock()
 	e.files.vol, e.files.known = s.vol, map[string]known{} // a fresh volume
 	e.files.hidden, e.files.gone = map[string]removal{}, map[string]bool{}

@@ -173,7 +173,7 @@ func (q *quotas) measure(ctx context.Context, project string) (bytes int64, file
 		}
 		for _, row := range rows {
 			if !row.Ended() {
-				bytes += q.volumes.stored(row.ID)
+				bytes += q.volumes.stored(row.ID) + max(row.Memory.Bytes, row.Memory.Packed)
 			}
 		}
 		if !more {

@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -180,6 +181,38 @@ func unescapeMount(s string) string {
 }
 
 func below(dir, path string) bool { return strings.HasPrefix(path, dir+string(filepath.Separator)) }
+
+// copyHoles makes a copy of a file that has data only where that one has.
+func copyHoles(path string, from *os.File) error {
+	info, err := from.Stat()
+	if err != nil {
+		return err
+	}
+	to, err := os.OpenFile(path, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	defer to.Close()
+	if err := to.Truncate(info.Size()); err != nil {
+		return err
+	}
+	// SEEK_DATA moves the offset that all who copy share, and nothing here reads by it.
+	for at := int64(0); ; {
+		start, err := unix.Seek(int(from.Fd()), at, unix.SEEK_DATA)
+		if errors.Is(err, unix.ENXIO) { // nothing behind at
+			return to.Close()
+		}
+		if err != nil {
+			return fmt.Errorf("find the data of %s: %w", from.Name(), err)
+		}
+		if at, err = unix.Seek(int(from.Fd()), start, unix.SEEK_HOLE); err != nil {
+			return fmt.Errorf("find the holes of %s: %w", from.Name(), err)
+		}
+		if _, err := io.Copy(io.NewOffsetWriter(to, start), io.NewSectionReader(from, start, at-start)); err != nil {
+			return err
+		}
+	}
+}
 
 // syncFileSystem has everything in the file system of dir reach the disk.
 func syncFileSystem(dir *os.File) error { return unix.Syncfs(int(dir.Fd())) }

@@ -37,6 +37,7 @@ type workspace struct {
 
 	mu     sync.Mutex
 	notes  []string
+	skills []tool.Skill
 	closed bool
 }
 

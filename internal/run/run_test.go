@@ -293,6 +293,12 @@ func TestHostedCallsAreFilledIn(t *testing.T) {
 		{"with the same outputs", edit(func(h *turn.HostedCall) {
 			h.Outputs = []turn.Output{{Text: "1\n"}, {MIME: "image/png", Data: []byte("other bytes")}}
 		}), hosted},
+		// Messages has all of a stream in one piece, and no images.
+		{"by stream", edit(func(h *turn.HostedCall) { h.Outputs = []turn.Output{{Text: "1\n", Stream: "stdout"}} }), hosted},
+		{"by stream, changed", edit(func(h *turn.HostedCall) { h.Outputs = []turn.Output{{Text: "1\n", Stream: "stderr"}} }),
+			edit(func(h *turn.HostedCall) {
+				h.Outputs, h.Files = []turn.Output{{Text: "1\n", Stream: "stderr"}}, hosted.Files
+			})},
 		{"with outputs that the client has changed", edit(func(h *turn.HostedCall) { h.Outputs = redacted }),
 			edit(func(h *turn.HostedCall) { h.Outputs, h.Files = redacted, hosted.Files })},
 		{"unknown", edit(func(h *turn.HostedCall) { h.ID = "ci_x" }), edit(func(h *turn.HostedCall) { h.ID = "ci_x" })},

@@ -87,7 +87,11 @@ func (s *Server) unknown(w http.ResponseWriter, r *http.Request, refusal http.Ha
 		})
 		return
 	}
-	e := turn.NotFound("there is nothing at %s %s: the base URL of this server ends in /v1", r.Method, cut(r.URL.Path, 200))
+	hint := "the base URL of this server ends in /v1"
+	if anthropic.Speaks(r) {
+		hint = "the base URL of this server for Anthropic's clients is without /v1"
+	}
+	e := turn.NotFound("there is nothing at %s %s: %s", r.Method, cut(r.URL.Path, 200), hint)
 	e.Code = "unknown_url"
 	writeError(w, r, s.cfg.Log, e)
 }

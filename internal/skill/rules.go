@@ -112,10 +112,10 @@ var (
 func (m *manifestReader) name(e entry) {
 	title := m.text(e, "name")
 	m.pkg.Meta.Title = title
-	m.pkg.Meta.Name = slug(title)
+	m.pkg.Meta.Name = Slug(title)
 	line := max(e.line, m.first)
 	if title == "" {
-		m.pkg.Meta.Name = slug(m.pkg.Folder)
+		m.pkg.Meta.Name = Slug(m.pkg.Folder)
 		m.pkg.Meta.Title = m.pkg.Folder
 		if m.pkg.Meta.Name == "" {
 			m.add(line, everyone, "name-missing", "has no name", "add: name: my-skill")
@@ -165,8 +165,8 @@ func (m *manifestReader) nameCharacters(line int, title string) {
 	}
 }
 
-// slug makes a folder's name of a skill's name, "" if nothing is left of it.
-func slug(name string) string {
+// Slug makes a folder's name of a skill's name, as Meta.Name is made, "" if nothing is left of it.
+func Slug(name string) string {
 	odd := func(r rune) bool { return !unicode.IsLetter(r) && !unicode.IsDigit(r) && !unicode.IsMark(r) }
 	words := strings.FieldsFunc(strings.ToLower(norm.NFKC.String(name)), odd)
 	runes := []rune(strings.Join(words, "-"))

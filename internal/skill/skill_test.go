@@ -159,7 +159,7 @@ func TestSlug(t *testing.T) {
 		"ÄÖ": "äö", "ﬁle": "file", "名前": "名前", "a\x00b": "a-b", "हिन्दी": "हिन्दी", strings.Repeat("a", 70): strings.Repeat("a", 64),
 		strings.Repeat("a", 63) + "-b": strings.Repeat("a", 63), "emoji 🎉 x": "emoji-x",
 	} {
-		if got := slug(in); got != want {
+		if got := Slug(in); got != want {
 			t.Errorf("%q became %q, want %q", in, got, want)
 		}
 	}

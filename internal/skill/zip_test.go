@@ -371,7 +371,7 @@ func checkInvariants(t *testing.T, p *Package, report *Report, limits Limits) {
 	if p.Size() > limits.TotalBytes || len(p.Files) > limits.Files {
 		t.Errorf("%d files, %d bytes", len(p.Files), p.Size())
 	}
-	if name := p.Meta.Name; name != slug(name) || name == "" || len([]rune(name)) > MaxName {
+	if name := p.Meta.Name; name != Slug(name) || name == "" || len([]rune(name)) > MaxName {
 		t.Errorf("the name %q is not safe", name)
 	}
 	if p.Meta.Description == "" {

@@ -34,6 +34,8 @@ type Page struct {
 	Ascending bool
 	// Name filters containers by their name, "" for all; Purpose and Origin filter files likewise.
 	Name, Purpose, Origin string
+	// Made shows in a list of uploads also what programs made, in any container.
+	Made bool
 }
 
 // Container is a row of Containers.

@@ -71,6 +71,16 @@ var definitions = []definition{
 				"have variables such as $INPUT_DIR. " + give
 		},
 	},
+	{
+		name: ReadSkillName,
+		parameters: `{"type":"object","properties":{"name":{"type":"string","description":"The skill's name."},` +
+			`"path":{"type":"string","description":"A file of the skill, SKILL.md by default; \"/\" lists its files."}},` +
+			`"required":["name"],"additionalProperties":false}`,
+		describe: func(*Set) string {
+			return "Reads a file of a skill: its instructions (SKILL.md), or another file that they name. Programs find the same files " +
+				"below " + SkillsRoot + "."
+		},
+	},
 }
 
 // editParameters is the schema of the edit tool (wire/anthropic.md 2.2).

@@ -14,6 +14,8 @@ const (
 	Python = "python"
 	Bash   = "bash"
 	Edit   = "edit"
+	// ReadSkillName is added by the agent where a request has skills and neither Bash nor Edit. Clients never see it.
+	ReadSkillName = "read_skill"
 )
 
 // Workspaces opens the container of a turn. package container implements it; the project is that of ctx's principal (package auth).
@@ -24,6 +26,9 @@ type Workspaces interface {
 	Check(ctx context.Context, h *turn.Hosted) ([]turn.File, error)
 	// Reach says which domains programs may reach in the container that Open will choose, none if there is no network.
 	Reach(ctx context.Context, h *turn.Hosted) []string
+	// Skills finds the skills that a turn has: those that the container of h was made with, then those that h names. An unknown one is a
+	// *turn.Error that names it. The caller releases them.
+	Skills(ctx context.Context, h *turn.Hosted) ([]Skill, error)
 	// Open finds or makes the container that h names, puts h.FileIDs into it and starts its sandbox in the background. It returns
 	// before the sandbox runs. Errors are *turn.Error.
 	Open(ctx context.Context, h *turn.Hosted) (Workspace, error)
@@ -41,6 +46,8 @@ type Workspace interface {
 	// The program's own failure, time-out and death by memory are in the Outcome with a nil error. An error means that the sandbox
 	// failed; it is a *turn.Error, already retried as DESIGN section 5 rule 6 allows.
 	Run(ctx context.Context, call Call, sink func(Chunk)) (*Outcome, error)
+	// Mount has skills visible to later calls of this workspace. A skill of the same name and another version is replaced for them.
+	Mount(skills []Skill)
 	// Find returns the file that path (/mnt/data/...) names now, as its newest cfile_, and whether there is one.
 	Find(ctx context.Context, path string) (turn.File, bool)
 	Close() error

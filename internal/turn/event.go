@@ -114,6 +114,8 @@ type Container struct {
 	ID string
 	// ExpiresAt is in Unix seconds, 0 for never.
 	ExpiresAt int64
+	// Skills are those that the turn had, in their resolved versions.
+	Skills []SkillRef `json:",omitempty"`
 }
 
 // Reason is why a turn ended.

@@ -141,6 +141,10 @@ type Hosted struct {
 	// Network is what programs may reach in a container that is made for this request; nil means what the operator allows. A container that
 	// is there must have been made with the same.
 	Network *Network `json:",omitempty"`
+	// Skills are put into the container beside those that it was made with.
+	Skills []SkillRef `json:",omitempty"`
+	// Preload puts the whole text of each skill into the prompt.
+	Preload bool `json:",omitempty"`
 	// Pause ends the turn with ReasonPause where the cap of rounds would give the model a last round.
 	Pause bool `json:",omitempty"`
 	// OutputDir gives each call a new, empty $OUTPUT_DIR, and only what a program leaves at its top becomes files of the call (and
@@ -150,6 +154,19 @@ type Hosted struct {
 	CellTime time.Duration `json:",omitempty"`
 	// MaxCalls caps all hosted calls of the turn (max_tool_calls); nil means no cap but the agent's own.
 	MaxCalls *int
+}
+
+// SkillRef names a skill.
+type SkillRef struct {
+	// Type is custom, anthropic (one of Anthropic's own, by its short name), or "" where the protocol has no such field.
+	Type string `json:"type,omitempty"`
+	// ID is a skill's id, or the name of one of the operator's library.
+	ID string `json:"id"`
+	// Version is one of a version's names, latest, or default, which "" means too. Where a protocol means the latest by a version that
+	// is absent, as Messages does, its surface says latest.
+	Version string `json:"version,omitempty"`
+	// Param is the reference's place in the request, for errors.
+	Param string `json:"-"`
 }
 
 // Clone copies the request and its top-level slices and maps, so that the copy can be changed. Items and parts are shared: they are
@@ -163,6 +180,7 @@ func (r *Request) Clone() *Request {
 		h := *r.Hosted
 		h.Tools = append([]string(nil), h.Tools...)
 		h.FileIDs = append([]string(nil), h.FileIDs...)
+		h.Skills = append([]SkillRef(nil), h.Skills...)
 		c.Hosted = &h
 	}
 	if r.Metadata != nil {

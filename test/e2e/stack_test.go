@@ -6,6 +6,7 @@ package e2e
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"io"
@@ -32,6 +33,9 @@ import (
 	"github.com/lathe-gateway/lathe/internal/sandbox/fake"
 	"github.com/lathe-gateway/lathe/internal/store/sqlite"
 	"github.com/lathe-gateway/lathe/internal/surface/chat"
+	"github.com/lathe-gateway/lathe/internal/surface/files"
+	"github.com/lathe-gateway/lathe/internal/surface/messages"
+	"github.com/lathe-gateway/lathe/internal/surface/models"
 	"github.com/lathe-gateway/lathe/internal/surface/responses"
 	"github.com/lathe-gateway/lathe/internal/upstreamtest"
 )
@@ -87,8 +91,14 @@ func newLathe(t *testing.T, edit func(*agent.Config)) *lathe {
 	mux := http.NewServeMux()
 	mux.Handle("POST /v1/responses", responses.New(responses.Config{Turns: turns, Models: router, Logger: log}))
 	mux.Handle("POST /v1/chat/completions", chat.New(chat.Config{Turns: turns, Models: router, Logger: log}))
+	messages.Register(mux, messages.Config{Turns: turns, Models: router, Logger: log})
+	files.New(containers, log).Register(mux)
+	catalogue := models.New(models.Config{Router: router, Logger: log})
+	mux.Handle("GET /v1/models", catalogue)
+	mux.Handle("GET /v1/models/{id...}", catalogue)
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		p := auth.Principal{Name: "tester", Project: strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer ")}
+		key := cmp.Or(strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer "), r.Header.Get("X-Api-Key"))
+		p := auth.Principal{Name: "tester", Project: key}
 		mux.ServeHTTP(w, r.WithContext(auth.WithPrincipal(r.Context(), p)))
 	}))
 	t.Cleanup(func() {

@@ -5,29 +5,24 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
+	"sync"
 
 	"github.com/lathe-gateway/lathe/internal/skill"
 	"github.com/lathe-gateway/lathe/internal/store"
+	"github.com/lathe-gateway/lathe/internal/tool"
 	"github.com/lathe-gateway/lathe/internal/turn"
 )
 
 // Ref is a skill as a request names it.
-type Ref struct {
-	// Type is custom, anthropic (one of Anthropic's own, by its short name), or "" where the protocol has no such field.
-	Type string
-	// ID is a skill's id, or the name of one of the operator's library.
-	ID string
-	// Version is one of a version's names, Latest, or Default, which "" means too. Where a protocol means the latest by a version that
-	// is absent, as Messages does, its surface says Latest.
-	Version string
-	// Param is the reference's place in the request, for errors.
-	Param string
-}
+type Ref = turn.SkillRef
 
 // Resolved is a skill that a request may use.
 type Resolved struct {
 	Skill   store.Skill
 	Version store.SkillVersion
+	// Type is that of the reference.
+	Type string
 	// Folder is the name below /skills: the skill's name, with a number behind it where an earlier skill of the request has that.
 	Folder string
 }
@@ -62,9 +57,53 @@ func (c *Catalog) Resolve(ctx context.Context, project string, refs []Ref) ([]Re
 			folder = fmt.Sprintf("%s-%d", v.Name, n)
 		}
 		folders[folder] = true
-		out = append(out, Resolved{Skill: s, Version: v, Folder: folder})
+		out = append(out, Resolved{Skill: s, Version: v, Type: ref.Type, Folder: folder})
 	}
 	return out, nil
+}
+
+// Open resolves refs for the project of ctx and unpacks what they name. The caller releases each; after an error nothing is held.
+func (c *Catalog) Open(ctx context.Context, refs []turn.SkillRef) ([]tool.Skill, error) {
+	project, err := projectOf(ctx)
+	if err != nil {
+		return nil, err
+	}
+	resolved, err := c.Resolve(ctx, project, refs)
+	if err != nil {
+		return nil, err
+	}
+	out := make([]tool.Skill, 0, len(resolved))
+	for _, r := range resolved {
+		s, err := c.open(ctx, r)
+		if err != nil {
+			for _, held := range out {
+				held.Release()
+			}
+			return nil, err
+		}
+		out = append(out, s)
+	}
+	return out, nil
+}
+
+func (c *Catalog) open(ctx context.Context, r Resolved) (tool.Skill, error) {
+	f, err := c.Materialize(ctx, r.Version)
+	if err != nil {
+		return tool.Skill{}, err
+	}
+	s := tool.Skill{
+		ID: r.Skill.ID, Version: r.Version.ID, Type: "custom", Shown: r.Version.ID, Name: r.Folder, Description: r.Version.Description,
+		Dir: f.Dir, Release: f.Release,
+		Hold: func() func() {
+			e := c.cache.hold(r.Version.SHA256)
+			var once sync.Once
+			return func() { once.Do(func() { c.cache.unhold(r.Version.SHA256, e) }) }
+		},
+	}
+	if r.Type == "anthropic" {
+		s.Type, s.ID, s.Shown = r.Type, r.Version.Name, strconv.FormatInt(r.Version.Epoch, 10)
+	}
+	return s, nil
 }
 
 func versionOr(name, standard string) string {

@@ -50,7 +50,10 @@ func (t files) Get(ctx context.Context, project, id string) (store.File, error) 
 
 func (t files) List(ctx context.Context, project, container string, p store.Page) ([]store.File, bool, error) {
 	q := query{columns: fileColumns, table: "files", where: "project = ? AND container IS NULL", args: []any{project}}
-	if container != "" {
+	switch {
+	case container == "" && p.Made:
+		q.where = "project = ? AND (container IS NULL OR source = 'assistant')"
+	case container != "":
 		if err := t.hasContainer(ctx, project, container); err != nil {
 			return nil, false, err
 		}

@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -72,6 +73,12 @@ func testFilePaging(t *testing.T, s store.Store) {
 	same(t, "by origin", pages(t, store.Page{Limit: 2, Ascending: true, Origin: "file_0"}, id, list("cntr_1")), copies)
 	same(t, "by purpose", pages(t, store.Page{Limit: 2, Ascending: true, Purpose: "vision"}, id, list("")),
 		[]string{uploads[0], uploads[3], uploads[6]})
+
+	byProgram := file("cfile_made", "cntr_2")
+	byProgram.Source, byProgram.CreatedAt = "assistant", at(9)
+	check(t, s.Files().Create(ctx, byProgram))
+	same(t, "uploads and what programs made", pages(t, store.Page{Limit: 4, Ascending: true, Made: true}, id, list("")),
+		append(slices.Clone(uploads), "cfile_made"))
 
 	_, _, err := list("cntr_1")(store.Page{Limit: 5, After: "cfile_other"})
 	wantErr(t, "cursor of another container", err, store.ErrNotFound)

@@ -56,7 +56,7 @@ var errorTable = map[turn.Kind]struct {
 var errorCodes = map[string]bool{
 	"file_not_downloadable": true, "file_expired": true, "storage_quota_exceeded": true, "image_dimensions_too_large": true,
 	"request_body_encoding_invalid": true, "request_body_encoding_unsupported": true, "tool_name_conflict": true,
-	"sandbox_egress_restricted": true,
+	"sandbox_egress_restricted": true, "thread_unsupported_request": true,
 }
 
 // Body is the error as clients read it. requestID is "" where there is none.

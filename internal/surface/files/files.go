@@ -1,5 +1,6 @@
-// Package files is the surface of /v1/files (wire/openai.md section 4): what clients upload, to be put into containers or prompts. What
-// programs make is served by package containers.
+// Package files is the surface of /v1/files in both vendors' dialects, over the same files: wire/openai.md section 4 for what clients upload,
+// to be put into containers or prompts, where what programs make is served by package containers; and wire/anthropic.md section 4, which has
+// both (anthropic.go). The headers of a request decide.
 package files
 
 import (
@@ -13,6 +14,7 @@ import (
 
 	"github.com/lathe-gateway/lathe/internal/container"
 	"github.com/lathe-gateway/lathe/internal/store"
+	"github.com/lathe-gateway/lathe/internal/surface/anthropic"
 	"github.com/lathe-gateway/lathe/internal/surface/oai"
 	"github.com/lathe-gateway/lathe/internal/turn"
 )
@@ -29,29 +31,37 @@ var purposes = []string{"assistants", "batch", "fine-tune", "vision", "user_data
 // Handler serves the surface for the project of each request's principal.
 type Handler struct {
 	uploads *container.Uploads
+	library *container.Library
 	log     *slog.Logger
 }
 
-// New returns a Handler. A nil logger is slog.Default.
-func New(u *container.Uploads, log *slog.Logger) *Handler {
+// New returns a Handler of m's files. A nil logger is slog.Default.
+func New(m *container.Manager, log *slog.Logger) *Handler {
 	if log == nil {
 		log = slog.Default()
 	}
-	return &Handler{uploads: u, log: log}
+	return &Handler{uploads: m.Uploads(), library: m.Library(), log: log}
 }
+
+// endpoint answers a request, or returns what went wrong before anything was written.
+type endpoint func(http.ResponseWriter, *http.Request) error
 
 // Register adds the surface's routes to mux.
 func (h *Handler) Register(mux *http.ServeMux) {
-	for pattern, fn := range map[string]func(http.ResponseWriter, *http.Request) error{
-		"POST /v1/files":             h.create,
-		"GET /v1/files":              h.list,
-		"GET /v1/files/{id}":         h.get,
-		"DELETE /v1/files/{id}":      h.delete,
-		"GET /v1/files/{id}/content": h.content,
+	for pattern, serve := range map[string]struct{ openai, anthropic endpoint }{
+		"POST /v1/files":             {h.create, h.upload},
+		"GET /v1/files":              {h.list, h.listAll},
+		"GET /v1/files/{id}":         {h.get, h.metadata},
+		"DELETE /v1/files/{id}":      {h.delete, h.remove},
+		"GET /v1/files/{id}/content": {h.content, h.download},
 	} {
 		mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
-			if err := fn(w, r); err != nil {
-				oai.WriteError(w, r, h.log, err)
+			answer, fail := serve.openai, oai.WriteError
+			if anthropic.Speaks(r) {
+				answer, fail = serve.anthropic, anthropic.WriteError
+			}
+			if err := answer(w, r); err != nil {
+				fail(w, r, h.log, err)
 			}
 		})
 	}

@@ -138,6 +138,9 @@ func (e *encoder) finish(ev turn.Finished) {
 	if ev.Container != nil {
 		id := ev.Container.ID
 		ending.Container = &wire.Container{ID: &id, ExpiresAt: expiry(ev.Container.ExpiresAt)}
+		for _, s := range ev.Container.Skills {
+			ending.Container.Skills = append(ending.Container.Skills, wire.SkillRef{Type: s.Type, SkillID: s.ID, Version: s.Version})
+		}
 	}
 	var own wire.MessageDelta
 	if raw := ev.Raw.Of(protocol); raw != nil && json.Unmarshal(raw, &own) == nil {

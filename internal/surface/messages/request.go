@@ -122,7 +122,6 @@ var elsewhere = map[string]string{
 	"compaction":        "shorten messages yourself",
 	"fallbacks":         "the gateway's configuration says which model answers",
 	"mcp_servers":       "give the model tools of your own instead",
-	"thread":            "send the earlier messages",
 	"anthropic_version": "send the header anthropic-version",
 }
 
@@ -132,7 +131,13 @@ func (d *decoder) unknown() error {
 	for _, name := range slices.Sorted(maps.Keys(d.in.Extra)) {
 		value := string(d.in.Extra[name])
 		switch {
-		case value == "null", value == `""`, d.call.native, slices.Contains(idle, name), name == "output_format":
+		case value == "null", value == `""`:
+		case name == "thread":
+			// SDKs send the turn again with the whole history when they see this code.
+			e := turn.Unsupported(name, "thread: conversations are not kept here, send the earlier messages")
+			e.Code = "thread_unsupported_request"
+			return e
+		case d.call.native, slices.Contains(idle, name), name == "output_format":
 		case elsewhere[name] != "" && value != "[]":
 			return unsupported(name, "not supported for this model, %s", elsewhere[name])
 		case value != "[]" || elsewhere[name] == "":

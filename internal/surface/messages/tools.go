@@ -1,6 +1,7 @@
 package messages
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"regexp"
@@ -291,7 +292,7 @@ func (d *decoder) container() error {
 	return nil
 }
 
-// skills is where the skills of a request become a part of turn.Hosted.
+// skills are put into the container. A version that is absent is the latest.
 func (d *decoder) skills(refs []wire.SkillRef) error {
 	if len(refs) == 0 {
 		return nil
@@ -299,5 +300,23 @@ func (d *decoder) skills(refs []wire.SkillRef) error {
 	if d.out.turn.Hosted == nil {
 		return invalid("container.skills", "Skills require the code_execution tool to be included in the request")
 	}
-	return unsupported("container.skills", "skills are not served by this release: leave them out")
+	if len(refs) > maxSkills {
+		return invalid("container.skills", "at most %d skills can be named, got %d", maxSkills, len(refs))
+	}
+	for i, ref := range refs {
+		param := fmt.Sprintf("container.skills.%d", i)
+		if ref.Type != "custom" && ref.Type != "anthropic" {
+			return invalid(param+".type", "must be custom or anthropic, got %q", ref.Type)
+		}
+		if ref.SkillID == "" {
+			return invalid(param+".skill_id", "Field required")
+		}
+		d.out.turn.Hosted.Skills = append(d.out.turn.Hosted.Skills, turn.SkillRef{
+			Type: ref.Type, ID: ref.SkillID, Version: cmp.Or(ref.Version, "latest"), Param: param,
+		})
+	}
+	return nil
 }
+
+// maxSkills is the protocol's limit for one request (wire/anthropic.md 3.3).
+const maxSkills = 20

@@ -5,8 +5,10 @@ package models
 import (
 	"log/slog"
 	"net/http"
+	"slices"
 
 	"github.com/lathe-gateway/lathe/internal/provider"
+	"github.com/lathe-gateway/lathe/internal/surface/anthropic"
 	"github.com/lathe-gateway/lathe/internal/surface/oai"
 )
 
@@ -40,30 +42,45 @@ type list struct {
 	Data   []model `json:"data"`
 }
 
-// New returns the handler of both paths. Ids may contain slashes, as those of many open models do.
+// New returns the handler of both paths, in both vendors' dialects: the headers of a request decide. Ids may contain slashes, as those of
+// many open models do.
 func New(cfg Config) http.Handler {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.Default()
 	}
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET /v1/models", func(w http.ResponseWriter, _ *http.Request) {
-		out := list{Object: "list", Data: []model{}}
-		for _, m := range cfg.Router.Models() {
-			if m.Name != provider.Rest {
-				out.Data = append(out.Data, object(m))
+	mux.HandleFunc("GET /v1/models", func(w http.ResponseWriter, r *http.Request) {
+		if anthropic.Speaks(r) {
+			if err := cfg.listInfo(w, r); err != nil {
+				anthropic.WriteError(w, r, cfg.Logger, err)
 			}
+			return
+		}
+		out := list{Object: "list", Data: []model{}}
+		for _, m := range cfg.named() {
+			out.Data = append(out.Data, object(m))
 		}
 		oai.WriteJSON(w, http.StatusOK, out)
 	})
 	mux.HandleFunc("GET /v1/models/{id...}", func(w http.ResponseWriter, r *http.Request) {
 		m, err := cfg.Router.Model(r.PathValue("id"))
-		if err != nil {
+		switch {
+		case err != nil && anthropic.Speaks(r):
+			anthropic.WriteError(w, r, cfg.Logger, err)
+		case err != nil:
 			oai.WriteError(w, r, cfg.Logger, err)
-			return
+		case anthropic.Speaks(r):
+			anthropic.WriteJSON(w, http.StatusOK, info(m))
+		default:
+			oai.WriteJSON(w, http.StatusOK, object(m))
 		}
-		oai.WriteJSON(w, http.StatusOK, object(m))
 	})
 	return mux
+}
+
+// named are the models that have a name of their own.
+func (c Config) named() []provider.Model {
+	return slices.DeleteFunc(c.Router.Models(), func(m provider.Model) bool { return m.Name == provider.Rest })
 }
 
 func object(m provider.Model) model {
