@@ -42,7 +42,7 @@ func (r reader) Read(p []byte) (int, error) { return r.r.Read(p) }
 
 func TestReadHello(t *testing.T) {
 	whole := recordHello("secure.test")
-	raw, hello, err := readHello(reader{r: bytes.NewReader(append(bytes.Clone(whole), "more"...))})
+	raw, hello, err := readHello(t.Context(), reader{r: bytes.NewReader(append(bytes.Clone(whole), "more"...))})
 	if err != nil || hello.ServerName != "secure.test" || !bytes.HasPrefix(raw, whole) {
 		t.Errorf("%v, %v", hello, err)
 	}
@@ -51,14 +51,14 @@ func TestReadHello(t *testing.T) {
 	rest := whole[15:]
 	split = append(split, 22, 3, 1, byte(len(rest)>>8), byte(len(rest)))
 	split = append(split, rest...)
-	if _, hello, err := readHello(reader{r: bytes.NewReader(split)}); err != nil || hello.ServerName != "secure.test" {
+	if _, hello, err := readHello(t.Context(), reader{r: bytes.NewReader(split)}); err != nil || hello.ServerName != "secure.test" {
 		t.Errorf("in two records: %v, %v", hello, err)
 	}
 	if err := checkName(rule.Target{Host: "a.test"}, &tls.ClientHelloInfo{ServerName: "a.test", Extensions: []uint16{encryptedHello}}); err == nil {
 		t.Error("an encrypted name was let through")
 	}
 	for _, cut := range []int{0, 1, 5, 20, len(whole) - 1} {
-		if _, _, err := readHello(reader{r: bytes.NewReader(whole[:cut])}); err == nil {
+		if _, _, err := readHello(t.Context(), reader{r: bytes.NewReader(whole[:cut])}); err == nil {
 			t.Errorf("a hello of %d bytes was taken", cut)
 		}
 	}
@@ -70,14 +70,14 @@ func FuzzHello(f *testing.F) {
 	f.Add(recordHello(""))
 	f.Add([]byte("\x16\x03\x01\x00\x05\x01\x00\x00\x01\x00"))
 	f.Fuzz(func(t *testing.T, in []byte) {
-		raw, hello, err := readHello(reader{r: bytes.NewReader(in)})
+		raw, hello, err := readHello(t.Context(), reader{r: bytes.NewReader(in)})
 		if err != nil {
 			return
 		}
 		if !bytes.HasPrefix(in, raw) || len(raw) > maxHeader {
 			t.Fatal("not what came")
 		}
-		if _, again, err := readHello(reader{r: bytes.NewReader(raw)}); err != nil || again.ServerName != hello.ServerName {
+		if _, again, err := readHello(t.Context(), reader{r: bytes.NewReader(raw)}); err != nil || again.ServerName != hello.ServerName {
 			t.Fatalf("a server would read %v, %v and not %s", again, err, hello.ServerName)
 		}
 	})

@@ -152,7 +152,7 @@ func (g *Gate) connect(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if err := g.tunnel(prefixed(client, buffered.Reader), up, t, &owned); err != nil {
-		g.outcome(err)
+		_ = g.outcome(err) // it is counted; the program sees the end of its connection
 	}
 }
 
@@ -193,7 +193,7 @@ func (g *Gate) tunnel(client *peeked, up net.Conn, t rule.Target, owned *bool) e
 		*owned = !g.p.innerConns.push(&inner{Conn: conn, gate: g, way: way{target: t, tls: true}})
 		return nil
 	}
-	hello, sni, err := readHello(client)
+	hello, sni, err := readHello(g.ctx, client)
 	if err == nil {
 		err = checkName(t, sni)
 	}

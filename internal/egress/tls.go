@@ -152,7 +152,7 @@ const encryptedHello = 0xfe0d
 var errRead = errors.New("read")
 
 // readHello reads the first message of a TLS client, at most maxHeader bytes, and returns it as it came.
-func readHello(c net.Conn) (raw []byte, hello *tls.ClientHelloInfo, err error) {
+func readHello(ctx context.Context, c net.Conn) (raw []byte, hello *tls.ClientHelloInfo, err error) {
 	var seen bytes.Buffer
 	src := readOnly{Conn: c, r: io.TeeReader(io.LimitReader(c, maxHeader), &seen)}
 	err = tls.Server(src, &tls.Config{
@@ -161,7 +161,7 @@ func readHello(c net.Conn) (raw []byte, hello *tls.ClientHelloInfo, err error) {
 			hello = h
 			return nil, errRead
 		},
-	}).HandshakeContext(context.Background())
+	}).HandshakeContext(ctx)
 	if hello == nil {
 		return nil, nil, fmt.Errorf("no hello: %w", err)
 	}
