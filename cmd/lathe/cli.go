@@ -29,8 +29,11 @@ type terminal struct {
 type commands struct {
 	Serve   serveCmd   `cmd:"" help:"Serve the APIs until SIGTERM or Ctrl-C."`
 	Run     runCmd     `cmd:"" help:"Run a Python file in a sandbox of its own: its output and exit code are passed on, its files written out."`
+	Image   imageCmd   `cmd:"" help:"List, build, pull, prepare and remove images of sandboxes."`
 	Doctor  doctorCmd  `cmd:"" help:"Say what this machine can do, and the mend for each thing that it cannot."`
 	Config  configCmd  `cmd:"" help:"Check the configuration, or show it as it takes effect."`
+	Skill   skillCmd   `cmd:"" help:"Make, judge and pack skills, and move them to and from a gateway."`
+	Import  importCmd  `cmd:"" help:"Take over what another gateway has."`
 	Bench   benchCmd   `cmd:"" help:"Measure this machine: the sandbox, or the gateway."`
 	Demo    demoCmd    `cmd:"" hidden:"" help:"Ask a running server one question and show the answer as it streams."`
 	Version versionCmd `cmd:"" help:"Print the version."`

@@ -22,7 +22,7 @@ import (
 
 type runCmd struct {
 	configured
-	Image   string        `placeholder:"IMAGE" help:"Folder or name of an image instead of the configuration's."`
+	Image   string        `placeholder:"IMAGE" help:"Image instead of the configuration's: a name, a folder, an OCI layout or a reference."`
 	In      []string      `name:"in" placeholder:"FILE" sep:"none" help:"Put FILE into the program's folder, /mnt/data. May be repeated."`
 	Out     string        `default:"lathe-out" placeholder:"DIR" help:"Where the files that the program made are written (${default})."`
 	Timeout time.Duration `placeholder:"TIME" help:"How long the program may run. Default: sandbox.exec_timeout of the configuration."`
@@ -56,7 +56,10 @@ func (c *runCmd) Run(ctx context.Context, t *terminal) error {
 	if c.Timeout > 0 {
 		cfg.Sandbox.ExecTimeout = config.Duration(c.Timeout)
 	}
-	cfg.Models = nil // no model is asked
+	cfg.Models, cfg.Projects = nil, nil // no model is asked, and there is no project
+	if err := pullMissing(ctx, cfg, t); err != nil {
+		return err
+	}
 	a, err := wire(ctx, cfg, slog.New(slog.DiscardHandler))
 	if err != nil {
 		return err

@@ -30,6 +30,12 @@ func (c *serveCmd) Run(ctx context.Context, t *terminal) error {
 		return err
 	}
 	defer ln.Close()
+	if err := pullMissing(ctx, cfg, t); err != nil {
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		fmt.Fprintln(t.err, "lathe: an image could not be pulled:", err) // what needs none works all the same
+	}
 	a, err := wire(ctx, cfg, newLog(t.err, c.LogFormat, c.LogLevel))
 	if err != nil {
 		return err

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"os"
 	"slices"
 	"time"
 
@@ -67,7 +68,19 @@ type app struct {
 // wire opens and connects the parts that cfg asks for. Close what it returns. After an error nothing stays open.
 func wire(ctx context.Context, cfg *config.Config, log *slog.Logger) (*app, error) {
 	a := &app{cfg: cfg, log: log, metrics: telemetry.New(version), keys: keysOf(cfg), api: http.NewServeMux()}
-	for _, open := range []func(context.Context) error{a.openData, a.openContainers, a.openSkills, a.connect} {
+	for _, open := range []func(context.Context) error{a.openData, a.openBlobs, a.openContainers, a.openSkills, a.connect} {
+		if err := open(ctx); err != nil {
+			a.close(ctx)
+			return nil, err
+		}
+	}
+	return a, nil
+}
+
+// wireSkills opens only what keeps skills, for commands that change them without a server.
+func wireSkills(ctx context.Context, cfg *config.Config, log *slog.Logger) (*app, error) {
+	a := &app{cfg: cfg, log: log}
+	for _, open := range []func(context.Context) error{a.openData, a.openBlobs, a.openSkills} {
 		if err := open(ctx); err != nil {
 			a.close(ctx)
 			return nil, err
@@ -103,14 +116,18 @@ func (a *app) openData(ctx context.Context) error {
 	return nil
 }
 
-// openContainers opens what is needed to run code, and removes what an earlier process left behind. Without a backend the rest works.
-func (a *app) openContainers(ctx context.Context) error {
+func (a *app) openBlobs(context.Context) error {
 	blobs, err := blob.Open(a.dir.Path("blobs"))
 	if err != nil {
 		return fmt.Errorf("the blobs in data_dir: %w", err)
 	}
 	a.blobs = blobs
 	a.closers = append(a.closers, blobs.Close)
+	return nil
+}
+
+// openContainers opens what is needed to run code, and removes what an earlier process left behind. Without a backend the rest works.
+func (a *app) openContainers(ctx context.Context) error {
 	backend, err := newBackend(a.cfg, a.dir.Path("sandboxes"), a.log)
 	if err != nil {
 		backend = absentBackend{err}
@@ -124,12 +141,17 @@ func (a *app) openContainers(ctx context.Context) error {
 	if own.Egress != nil {
 		a.closers = append(a.closers, own.Egress.Close)
 	}
-	own.Store, own.Blobs, own.Backend, own.Dir, own.Logger = a.store, blobs, backend, a.dir.Path("containers"), a.log
+	if own.Images, err = projectImages(a.cfg); err != nil {
+		return err
+	}
+	own.Store, own.Blobs, own.Backend, own.Dir, own.Logger = a.store, a.blobs, backend, a.dir.Path("containers"), a.log
 	a.containers, err = container.New(own)
 	if err != nil {
 		return err
 	}
 	a.closers = append(a.closers, a.containers.Close)
+	a.metrics.Gauge("lathe_queue_waiting", "Calls that wait for a place among the live sandboxes.", func() float64 { return float64(a.containers.Waiting()) })
+	a.metrics.Gauge("lathe_pool_spares", "Spare containers that are ready.", func() float64 { return float64(a.containers.Spares()) })
 	if err := a.containers.Reconcile(ctx); err != nil {
 		return fmt.Errorf("what an earlier lathe left in data_dir could not be put in order: %w", err)
 	}
@@ -170,6 +192,22 @@ func containerConfig(cfg *config.Config) container.Config {
 		out.Projects[p.Name] = projectLimits(p.Limits)
 	}
 	return out
+}
+
+// projectImages are the folders of the images of projects that have one of their own.
+func projectImages(cfg *config.Config) (map[string]string, error) {
+	out := map[string]string{}
+	for i, p := range cfg.Projects {
+		if p.Image == "" {
+			continue
+		}
+		img, err := image.Find(p.Image, cfg.ImageDirs)
+		if err != nil {
+			return nil, fmt.Errorf("projects[%d].image: %w", i, err)
+		}
+		out[p.Name] = img.Dir
+	}
+	return out, nil
 }
 
 func projectLimits(l config.ProjectLimits) container.ProjectLimits {
@@ -241,6 +279,63 @@ func newBackend(cfg *config.Config, state string, log *slog.Logger) (sandbox.Bac
 		return nil, err
 	}
 	return gvisor.New(own)
+}
+
+// trialBackend opens a backend of its own for one image, to try it or what is put into it.
+func trialBackend(cfg *config.Config) func(dir string) (sandbox.Backend, error) {
+	return func(dir string) (sandbox.Backend, error) {
+		guest, err := embedded.Guest()
+		if err != nil {
+			return nil, err
+		}
+		state, err := os.MkdirTemp("", "lathe-image-")
+		if err != nil {
+			return nil, err
+		}
+		b, err := gvisor.New(gvisor.Config{Runsc: runscPath(cfg), StateDir: state, Guest: guest, Image: dir, Logger: slog.New(slog.DiscardHandler)})
+		if err != nil {
+			return nil, errors.Join(err, os.RemoveAll(state))
+		}
+		return &passing{b, state}, nil
+	}
+}
+
+// passing is a backend whose state goes with it.
+type passing struct {
+	sandbox.Backend
+	state string
+}
+
+// Close ends it.
+func (p *passing) Close() error { return errors.Join(p.Backend.Close(), os.RemoveAll(p.state)) }
+
+// prepareImages has the images prepared where the gateway of this configuration looks for it.
+func prepareImages(ctx context.Context, cfg *config.Config, names []string, say func(string, ...any)) error {
+	dir, err := datadir.Open(cfg.DataDir)
+	if errors.Is(err, datadir.ErrInUse) {
+		return fmt.Errorf("%w; a gateway that runs prepares its images itself", err)
+	}
+	if err != nil {
+		return err
+	}
+	defer dir.Close()
+	backend, err := newBackend(cfg, dir.Path("sandboxes"), slog.New(slog.DiscardHandler))
+	if err != nil {
+		return err
+	}
+	defer backend.Close()
+	for _, name := range names {
+		img, err := image.Find(name, cfg.ImageDirs)
+		if err != nil {
+			return err
+		}
+		began := time.Now()
+		if err := backend.Prepare(ctx, img.Dir); err != nil {
+			return fmt.Errorf("preparing %s: %w", img.Name, err)
+		}
+		say("%s is prepared (%.1f s)", img.Name, time.Since(began).Seconds())
+	}
+	return nil
 }
 
 // newModels makes the models that the configuration lists, in its order. natives, where there is one, watches those whose hosted tools are

@@ -39,6 +39,6 @@ func openBenchContainers(ctx context.Context, cfg *config.Config, backend sandbo
 	}
 	return &bench.Containers{
 		Workspaces: m, Spares: m.Spares, Delete: m.Delete, Hibernate: m.Hibernate,
-		Close: func() error { return errors.Join(m.Close(), blobs.Close(), db.Close()) },
+		Close: func() error { return errors.Join(m.Close(), blobs.Close(), db.Close()) }, //nolint:contextcheck // it drains whatever became of the run
 	}, nil
 }

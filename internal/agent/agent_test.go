@@ -116,6 +116,7 @@ type workspaces struct {
 	notes          []string
 	files          map[string]turn.File
 	interrupted    chan struct{} // closed when a program was interrupted
+	waiting        map[string]*program
 }
 
 func (w *workspaces) Check(context.Context, *turn.Hosted) ([]turn.File, error) {
@@ -177,8 +178,19 @@ func (w *workspace) Run(ctx context.Context, c tool.Call, sink func(tool.Chunk))
 	w.ran = append(w.ran, c.Code)
 	w.mu.Unlock()
 	o := &tool.Outcome{Status: "ok", Duration: time.Millisecond}
-	for line := range strings.Lines(c.Code) {
+	if c.Tool == tool.Edit {
+		o.Edit, o.Path = &turn.Edit{Command: "view", FileType: "text", Content: "x\n", StartLine: 1, NumLines: 1, TotalLines: 1}, "a"
+		return o, nil
+	}
+	lines := strings.SplitAfter(strings.TrimSuffix(c.Code, "\n"), "\n")
+	if c.Answers != nil {
+		o, lines = w.resume(c)
+	}
+	for i, line := range lines {
 		verb, arg, _ := strings.Cut(strings.TrimSuffix(line, "\n"), " ")
+		if verb == "await" {
+			return w.wait(c, o, lines[i+1:], arg), nil
+		}
 		if err := w.exec(ctx, o, verb, arg, sink); err != nil || o.Status != "ok" {
 			return o, err
 		}

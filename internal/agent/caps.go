@@ -38,15 +38,19 @@ func (l *loop) spend() spent {
 	return ""
 }
 
-// sentence tells the model.
-func (s spent) sentence() string {
-	why := map[spent]string{
+// why is the reason in words, for the model and the client.
+func (s spent) why() string {
+	return map[spent]string{
 		spentRounds:  "the limit of steps for this answer is reached",
 		spentCalls:   "the limit of tool calls for this answer is reached",
 		spentTime:    "the time for this answer is up",
 		spentRepeats: "the same call had the same result several times in a row",
 	}[s]
-	return fmt.Sprintf("%s, so no more code can be run. Answer now with what you have.", why)
+}
+
+// sentence tells the model.
+func (s spent) sentence() string {
+	return s.why() + ", so no more code can be run. Answer now with what you have."
 }
 
 // repeats counts calls in a row that were the same and had the same result. Ids do not count: they always differ.

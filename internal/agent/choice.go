@@ -5,6 +5,7 @@ import (
 	"sort"
 	"strings"
 
+	"github.com/lathe-gateway/lathe/internal/tool"
 	"github.com/lathe-gateway/lathe/internal/turn"
 )
 
@@ -16,6 +17,9 @@ func (l *loop) prepareChoice() error {
 		if hosted, ok := l.set.Hosted(c.Name); ok {
 			l.choice = turn.ToolChoice{Mode: turn.ChoiceHosted, Name: hosted}
 		}
+	}
+	if _, ok := l.declared[l.choice.Name]; ok && l.choice.Mode == turn.ChoiceFunction && !l.declared[l.choice.Name] {
+		return turn.Invalid("tool_choice", "tool_choice names the tool %q, which only programs may call", l.choice.Name)
 	}
 	if l.choice.Mode != turn.ChoiceHosted {
 		return nil
@@ -55,8 +59,11 @@ func (l *loop) upstreamChoice(last bool) turn.ToolChoice {
 // refusal says why a call of name is answered by us and not shown to the client, "" if it is not. It is worded for the model.
 func (l *loop) refusal(name string, last bool) string {
 	hosted, isHosted := l.set.Hosted(name)
+	direct, declared := l.declared[name]
 	switch {
-	case !isHosted && !l.declared[name]:
+	case declared && !direct:
+		return "Error: this tool can only be called by the code of the " + l.set.Upstream(tool.Python) + " tool, as an async function." + l.toolList(last)
+	case !isHosted && !declared:
 		return "Error: there is no tool of this name." + l.toolList(last)
 	case l.choice.Mode == turn.ChoiceNone:
 		return "Not run: no tools may be called now. Answer without them."

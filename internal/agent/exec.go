@@ -16,16 +16,16 @@ import (
 const maxPrinted = tool.MaxForModel
 
 // exec runs one call. The workspace prints from a goroutine of its own; only this one yields. It returns when both are done.
-func (r *round) exec(ctx context.Context, call tool.Call) (*tool.Outcome, error) {
+func (l *loop) exec(ctx context.Context, call tool.Call) (*tool.Outcome, error) {
 	start := time.Now()
-	run, cancel := context.WithDeadlineCause(ctx, r.start.Add(r.cfg.MaxTime), errTime)
+	run, cancel := context.WithDeadlineCause(ctx, l.start.Add(l.cfg.MaxTime), errTime)
 	defer cancel()
 	chunks := make(chan tool.Chunk, 64)
 	var outcome *tool.Outcome
 	var err error
 	go func() {
 		defer close(chunks)
-		outcome, err = r.ws.Run(run, call, func(c tool.Chunk) {
+		outcome, err = l.ws.Run(run, call, func(c tool.Chunk) {
 			select {
 			case chunks <- c:
 			case <-run.Done():
@@ -44,8 +44,8 @@ func (r *round) exec(ctx context.Context, call tool.Call) (*tool.Outcome, error)
 				printed = append(printed, turn.Output{Stream: c.Stream, Text: text})
 			}
 		}
-		if r.req.Live && stopped == nil && c.Text != "" {
-			if stopped = r.emit(turn.HostedOutput{Stream: c.Stream, Text: c.Text}); stopped != nil {
+		if l.req.Live && stopped == nil && c.Text != "" {
+			if stopped = l.emit(turn.HostedOutput{Stream: c.Stream, Text: c.Text}); stopped != nil {
 				cancel()
 			}
 		}

@@ -19,9 +19,12 @@ func (l *loop) history(uploads []turn.File) []turn.Item {
 	}
 	var out []turn.Item
 	used := map[string]bool{}
-	for _, it := range l.req.Items {
+	for _, it := range visible(l.req.Items) {
 		switch v := it.(type) {
 		case turn.HostedCall:
+			if done, ok := l.resumed[v.ID]; ok && v.Pending {
+				v = done
+			}
 			out = append(out, l.replayed(v, used)...)
 		case turn.Message:
 			v.Parts = placeDocuments(v.Parts, byID)
@@ -32,6 +35,9 @@ func (l *loop) history(uploads []turn.File) []turn.Item {
 		default:
 			out = append(out, it)
 		}
+	}
+	if l.req.Hosted != nil && l.req.Hosted.Pause {
+		out = textLast(out, used)
 	}
 	if text := l.skillsPrompt(); text != "" {
 		out = turn.InsertNote(out, text)

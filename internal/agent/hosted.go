@@ -26,6 +26,7 @@ type openCall struct {
 	code                string
 	badArgs             error
 	running             bool
+	at                  int // of its item among the round's
 }
 
 func (c *openCall) item(s turn.Status) turn.HostedCall {
@@ -55,13 +56,8 @@ func (r *round) callStarted(ctx context.Context, ev turn.CallStarted) error {
 	if !ok {
 		return r.emit(turn.CallStarted{CallID: c.callID, Name: name, Raw: ev.Raw})
 	}
-	if r.ws == nil {
-		ws, err := r.cfg.Workspaces.Open(ctx, r.asked)
-		if err != nil {
-			return err
-		}
-		ws.Mount(r.skills)
-		r.ws = ws
+	if err := r.open(ctx); err != nil {
+		return err
 	}
 	r.calls++
 	c.id, c.tool, c.container, c.args = turn.NewID("ci_"), hosted, r.ws.Container().ID, tool.NewArgs(hosted)
@@ -120,6 +116,7 @@ func (r *round) callDone(ctx context.Context, call turn.Call) error {
 			return err
 		}
 	}
+	c.at = len(r.items)
 	r.items = append(r.items, call)
 	if r.holding {
 		return r.runHosted(ctx, c)
@@ -138,6 +135,9 @@ func (r *round) answer(c *openCall, text string, images []turn.Part, failed bool
 // runHosted runs a call that the model has written and closes its block.
 func (r *round) runHosted(ctx context.Context, c *openCall) error {
 	switch {
+	case r.waits:
+		return r.notRun(c, turn.StatusIncomplete, turn.ErrorUnavailable,
+			"Not run: a program of this turn waits for the results of its tool calls. Call again after that.")
 	case r.cut():
 		return r.notRun(c, turn.StatusIncomplete, turn.ErrorUnavailable, "Not run: your answer was cut off before it was complete.")
 	case c.badArgs != nil:
@@ -145,23 +145,45 @@ func (r *round) runHosted(ctx context.Context, c *openCall) error {
 	case r.spend() == spentTime:
 		return r.notRun(c, turn.StatusIncomplete, turn.ErrorTime, "Not run: "+spentTime.sentence())
 	}
-	c.running = true
-	if err := r.emit(turn.HostedRunning{}); err != nil {
-		return err
-	}
-	notes := r.ws.Notes()
-	o, err := r.exec(ctx, tool.Call{Tool: c.tool, Code: c.code})
-	// Only the workspace's own error can say for certain that the code never started.
-	if e, ok := errors.AsType[*turn.Error](err); !ok || ctx.Err() != nil || e.CodeRan {
-		r.codeRan = true
-	}
+	done, o, err := r.perform(ctx, c, tool.Call{Tool: c.tool, Code: c.code, ID: c.id, Functions: r.functions(c.tool)})
 	if err != nil {
 		return err
 	}
-	notes = append(notes, r.ws.Notes()...)
-	r.sandboxTime += o.Duration
-	r.keepFiles(o.Files)
+	if o.Status == tool.StatusWaiting {
+		return r.paused(done, c.at, o.Wanted)
+	}
+	var images []turn.Part
+	if r.images {
+		images = tool.ImageParts(o.Outputs)
+	}
+	r.repeats.add(c.tool, c.code, tool.Words(o, nil)+imageDigest(o.Outputs))
+	r.answer(c, done.ForModel, images, done.Failed)
+	r.hosted = nil
+	return r.emit(turn.HostedDone{Call: done})
+}
+
+// perform runs a call, or goes on with one. The caller closes its block.
+func (l *loop) perform(ctx context.Context, c *openCall, call tool.Call) (turn.HostedCall, *tool.Outcome, error) {
+	c.running = true
 	done := c.item(turn.StatusCompleted)
+	if err := l.emit(turn.HostedRunning{}); err != nil {
+		return done, nil, err
+	}
+	notes := l.ws.Notes()
+	o, err := l.exec(ctx, call)
+	// Only the workspace's own error can say for certain that the code never started.
+	if e, ok := errors.AsType[*turn.Error](err); !ok || ctx.Err() != nil || e.CodeRan {
+		l.codeRan = true
+	}
+	if err != nil {
+		return done, nil, err
+	}
+	notes = append(notes, l.ws.Notes()...)
+	l.sandboxTime += o.Duration
+	if o.Status == tool.StatusWaiting {
+		return c.pending(), o, nil
+	}
+	l.keepFiles(o.Files)
 	if o.Status == tool.StatusInterrupted {
 		done.Status = turn.StatusIncomplete
 		if o.Error == errTime.Error() {
@@ -172,17 +194,27 @@ func (r *round) runHosted(ctx context.Context, c *openCall) error {
 		done.Outputs = append(done.Outputs, turn.Output{Text: "[" + n + "]\n"})
 	}
 	done.Outputs = append(done.Outputs, o.Outputs...)
-	done.Files, done.Edit, done.ErrorCode = o.Files, o.Edit, o.ErrorCode
+	done.Files, done.Edit = o.Files, o.Edit
+	if o.ErrorCode != "" {
+		done.ErrorCode = o.ErrorCode
+	}
 	done.ForModel = tool.Words(o, notes)
 	done.Failed, done.ExitCode, done.Failure = o.Failed(), o.Exit(), o.Stopped()
-	var images []turn.Part
-	if r.images {
-		images = tool.ImageParts(o.Outputs)
+	return done, o, nil
+}
+
+// open opens the container of the turn.
+func (l *loop) open(ctx context.Context) error {
+	if l.ws != nil {
+		return nil
 	}
-	r.repeats.add(c.tool, c.code, tool.Words(o, nil)+imageDigest(o.Outputs))
-	r.answer(c, done.ForModel, images, done.Failed)
-	r.hosted = nil
-	return r.emit(turn.HostedDone{Call: done})
+	ws, err := l.cfg.Workspaces.Open(ctx, l.asked)
+	if err != nil {
+		return err
+	}
+	ws.Mount(l.skills)
+	l.ws = ws
+	return nil
 }
 
 // notRun closes the block of a call whose code was never started.

@@ -17,7 +17,7 @@ type loop struct {
 	start time.Time
 
 	set      *tool.Set
-	declared map[string]bool // the client's functions
+	declared map[string]bool // the client's functions, and whether the model itself may call them
 	choice   turn.ToolChoice // relaxed once obeyed; never has Allowed
 	images   bool            // the model takes images in results
 	base     []turn.Item     // the request's conversation as the model gets it
@@ -39,57 +39,104 @@ type loop struct {
 	sandboxTime time.Duration
 	repeats     repeats
 	spentReason spent
-	ended       turn.Reason // why the turn ended, "" while it has not
+	oneMore     bool                       // a last round without an answer has been had
+	resumed     map[string]turn.HostedCall // what came of calls that were pending
+	ended       turn.Reason                // why the turn ended, "" while it has not
 }
 
 // run answers the turn. Its error is not yet fit for the client.
 func (l *loop) run(ctx context.Context) error {
-	if err := l.prepare(ctx); err != nil {
+	uploads, err := l.prepare(ctx)
+	if err != nil {
 		return err
+	}
+	if again, err := l.takeUp(ctx, uploads); err != nil {
+		return err
+	} else if again {
+		return l.finish(turn.ReasonCalls)
 	}
 	for {
 		r := &round{loop: l, last: l.spentReason != ""}
 		if err := r.run(ctx); err != nil {
 			return err
 		}
-		if reason, over := r.ends(); over {
+		reason, over := r.ends()
+		switch {
+		case over && r.mute():
+			if err := l.excuse(); err != nil {
+				return err
+			}
 			return l.finish(reason)
+		case over:
+			return l.finish(reason)
+		case l.pauses():
+			return l.finish(turn.ReasonPause)
 		}
+		l.oneMore = l.oneMore || r.last
 	}
 }
 
-// prepare checks everything that can be refused before a model is asked.
-func (l *loop) prepare(ctx context.Context) error {
+// takeUp goes on with what an earlier turn left pending, and puts the conversation together as the model gets it. It says whether the turn
+// is over with that.
+func (l *loop) takeUp(ctx context.Context, uploads []turn.File) (over bool, err error) {
+	pending, err := l.findPending(ctx)
+	if err != nil {
+		return false, err
+	}
+	if over, err = l.goOn(ctx, pending); err != nil || over {
+		return over, err
+	}
+	l.base = l.history(uploads)
+	l.spentReason = l.spend()
+	return false, nil
+}
+
+// pauses says that the turn ends now, for the client to send it again.
+func (l *loop) pauses() bool {
+	return l.req.Hosted != nil && l.req.Hosted.Pause && l.spentReason == spentRounds
+}
+
+// excuse is the answer of a turn whose model has given none: it went on calling tools in the last round, and once more after it was told.
+func (l *loop) excuse() error {
+	text := "[There is no answer: " + l.spentReason.why() + ", and the model went on calling tools.]"
+	m := turn.Message{Role: turn.Assistant, Parts: []turn.Part{turn.Text{Text: text}}}
+	l.added = append(l.added, m)
+	for _, ev := range []turn.Event{turn.MessageStarted{}, turn.TextDelta{Text: text}, turn.MessageDone{Message: m}} {
+		if err := l.emit(ev); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// prepare checks everything that can be refused before a model is asked. It returns the files that the client gave.
+func (l *loop) prepare(ctx context.Context) (uploads []turn.File, err error) {
 	if err := l.prepareSkills(ctx); err != nil {
-		return err
+		return nil, err
 	}
 	h := l.asked
-	var err error
 	if l.set, err = tool.NewSet(h, l.req.Tools); err != nil {
-		return err
+		return nil, err
 	}
 	l.declared = make(map[string]bool, len(l.req.Tools))
 	for _, t := range l.req.Tools {
-		l.declared[t.Name] = true
+		l.declared[t.Name] = !t.NotDirect
 	}
 	if err := l.prepareChoice(); err != nil {
-		return err
+		return nil, err
 	}
-	var uploads []turn.File
 	if l.set.Len() > 0 {
 		if l.cfg.Workspaces == nil {
-			return errNoSandbox
+			return nil, errNoSandbox
 		}
 		if uploads, err = l.cfg.Workspaces.Check(ctx, h); err != nil {
-			return err
+			return nil, err
 		}
 		l.set = l.set.Reaching(l.cfg.Workspaces.Reach(ctx, h))
 	}
 	l.files, l.known = map[string]turn.File{}, map[string]turn.File{}
 	l.images = l.cfg.Images(l.req.Model)
-	l.base = l.history(uploads)
-	l.spentReason = l.spend()
-	return nil
+	return uploads, nil
 }
 
 func (l *loop) finish(reason turn.Reason) error {
@@ -133,7 +180,7 @@ func (l *loop) request(last bool) *turn.Request {
 	up.Items = append(append(make([]turn.Item, 0, len(l.base)+len(l.added)), l.base...), l.added...)
 	up.Tools = nil
 	for _, t := range l.req.Tools {
-		if l.allowed(t.Name) {
+		if l.allowed(t.Name) && !t.NotDirect {
 			up.Tools = append(up.Tools, t)
 		}
 	}

@@ -25,7 +25,7 @@ func drawRound(t *rapid.T) []any {
 		case 2:
 			out = append(out, calls("weather", `{"city":`, `"Rome"}`))
 		case 3, 4:
-			code := rapid.SampledFrom([]string{"print 1", "print 2", "raise E", "write a.csv", "show", "note n", "print x\nprint y"}).Draw(t, "code")
+			code := rapid.SampledFrom([]string{"print 1", "print 2", "raise E", "write a.csv", "show", "note n", "print x\nprint y", "await roll roll\nprint z"}).Draw(t, "code")
 			out = append(out, calls("python", cutUp(t, tool.Arguments(tool.Python, code))...))
 		case 5:
 			out = append(out, calls("python", cutUp(t, rapid.SampledFrom([]string{"", "{}", "[1]", `{"code":1}`, `{"code":"pri`, "print raw"}).Draw(t, "args"))...))
@@ -69,8 +69,9 @@ func TestAnyModel(t *testing.T) {
 			req.Hosted.MaxCalls = ptr(rapid.IntRange(0, 4).Draw(rt, "max calls"))
 		}
 		if rapid.Bool().Draw(rt, "client tool") {
-			req.Tools = []turn.Tool{{Name: "weather"}}
+			req.Tools = []turn.Tool{{Name: "weather"}, {Name: "roll", Programmatic: true}}
 		}
+		req.Hosted.Pause = rapid.Bool().Draw(rt, "pause")
 		req.ToolChoice.Mode = rapid.SampledFrom([]turn.ChoiceMode{"", turn.ChoiceAuto, turn.ChoiceNone, turn.ChoiceRequired}).Draw(rt, "choice")
 
 		r := b.run(t.Context(), req)
@@ -86,13 +87,13 @@ func TestAnyModel(t *testing.T) {
 		if want := (turn.Usage{Input: 10 * rounds, Cached: 4 * rounds, Output: 5 * rounds, Reasoning: 2 * rounds}); f.Usage != want || f.Rounds != rounds {
 			rt.Fatalf("usage %+v over %d rounds (%d reported)", f.Usage, rounds, f.Rounds)
 		}
-		if rounds > b.cfg.MaxRounds+1 {
+		if rounds > b.cfg.MaxRounds+2 {
 			rt.Fatalf("%d rounds of %d", rounds, b.cfg.MaxRounds)
 		}
 		if m := req.Hosted.MaxCalls; m != nil && f.HostedCalls > *m {
 			rt.Fatalf("%d hosted calls of %d", f.HostedCalls, *m)
 		}
-		if f.HostedCalls != len(r.hosted()) || len(b.ws.ran) > f.HostedCalls {
+		if paused := len(all[turn.HostedPaused](r)); f.HostedCalls != len(r.hosted())+paused || len(b.ws.ran) > f.HostedCalls {
 			rt.Fatalf("%d hosted calls, %d seen, %d run", f.HostedCalls, len(r.hosted()), len(b.ws.ran))
 		}
 		if req.ToolChoice.Mode == turn.ChoiceNone && len(b.ws.ran) > 0 {
@@ -145,6 +146,11 @@ func checkBlocks(t *rapid.T, req *turn.Request, r result) {
 				t.Fatalf("done with status %q", c.Status)
 			}
 			hosted = nil
+		case turn.HostedPaused:
+			if hosted == nil || e.Call.ID != hosted.ID || !e.Call.Pending {
+				t.Fatalf("%+v was started, %+v paused", hosted, e.Call)
+			}
+			hosted = nil
 		}
 	}
 	if hosted != nil {
@@ -176,6 +182,9 @@ func checkHistory(t *rapid.T, what string, items []turn.Item, open map[string]bo
 			answering = true
 			continue
 		case turn.HostedCall:
+			if v.Pending && open != nil {
+				break
+			}
 			t.Fatalf("%s, item %d is a HostedCall", what, i)
 		}
 		if answering && len(waiting) > 0 {

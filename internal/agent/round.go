@@ -22,6 +22,8 @@ type round struct {
 	clients  int           // calls that the client is to run
 	answered int           // calls that were answered here
 	reason   turn.Reason
+	said     bool // the model has written some text
+	waits    bool // a program of this round waits for the client
 
 	call    *openCall // the call that the model is writing
 	hosted  *openCall // the hosted block that the client sees open
@@ -37,10 +39,10 @@ func (r *round) run(ctx context.Context) error {
 		err = r.settle(ctx)
 	}
 	if err != nil {
-		return r.abandon(ctx, err)
+		return r.abandon(ctx, r.hosted, err)
 	}
 	r.spentReason = r.spend()
-	if _, over := r.ends(); !over && r.spentReason != "" {
+	if _, over := r.ends(); !over && r.spentReason != "" && !r.pauses() {
 		r.tellLimit()
 	}
 	r.added = append(r.added, r.items...)
@@ -114,7 +116,8 @@ func (r *round) play(ctx context.Context, ev turn.Event) error {
 		return r.callDelta(e.Delta)
 	case turn.CallDone:
 		return r.callDone(ctx, e.Call)
-	case turn.HostedStarted, turn.HostedCodeDelta, turn.HostedCodeDone, turn.HostedRunning, turn.HostedOutput, turn.HostedDone:
+	case turn.HostedStarted, turn.HostedCodeDelta, turn.HostedCodeDone, turn.HostedRunning, turn.HostedOutput, turn.HostedDone,
+		turn.HostedResumed, turn.HostedPaused:
 		return fmt.Errorf("agent: a provider sent %T", e)
 	}
 	return r.emit(ev)
@@ -128,6 +131,7 @@ func (r *round) messageDone(ctx context.Context, m turn.Message) error {
 		}
 	}
 	r.items = append(r.items, m)
+	r.said = r.said || len(m.Parts) > 0
 	return r.emit(turn.MessageDone{Message: m})
 }
 
@@ -141,13 +145,16 @@ func (r *round) ends() (turn.Reason, bool) {
 		return r.reason, true
 	case r.clients > 0:
 		return turn.ReasonCalls, true
-	case r.answered > 0 && !r.last:
+	case r.answered > 0 && (!r.last || !r.said && !r.oneMore):
 		return "", false
 	case r.answered > 0 || r.reason == turn.ReasonCalls:
 		return turn.ReasonStop, true
 	}
 	return r.reason, true
 }
+
+// mute says that this last round has called tools and said nothing: there is no answer.
+func (r *round) mute() bool { return r.last && r.answered > 0 && r.clients == 0 && !r.said && !r.cut() }
 
 // tellLimit says in the newest result that the next round is the last.
 func (r *round) tellLimit() {
@@ -157,18 +164,18 @@ func (r *round) tellLimit() {
 	}
 }
 
-// abandon closes a hosted block that an error left open, so that the client does not see it in progress for ever.
-func (r *round) abandon(ctx context.Context, err error) error {
-	if c := r.hosted; c != nil && !errors.Is(err, errStopped) {
-		status := turn.StatusIncomplete
-		if c.running && ctx.Err() == nil {
-			status = turn.StatusFailed
-		}
-		done := c.item(status)
-		done.ErrorCode = turn.ErrorUnavailable
-		if stopped := r.emit(turn.HostedDone{Call: done}); stopped != nil {
-			return stopped
-		}
+// abandon closes a hosted block that an error left open, so that the client does not see it in progress for ever. c is nil for none.
+func (l *loop) abandon(ctx context.Context, c *openCall, err error) error {
+	if c == nil || errors.Is(err, errStopped) {
+		return err
+	}
+	done := c.item(turn.StatusIncomplete)
+	if c.running && ctx.Err() == nil {
+		done.Status = turn.StatusFailed
+	}
+	done.ErrorCode = turn.ErrorUnavailable
+	if stopped := l.emit(turn.HostedDone{Call: done}); stopped != nil {
+		return stopped
 	}
 	return err
 }

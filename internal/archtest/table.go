@@ -22,7 +22,8 @@ var Imports = map[string][]string{
 	"egress/rule":       {},
 	"datadir":           {},
 	"archtest":          {},
-	"image":             {},
+	"image/rootfs":      {},
+	"image":             {"image/rootfs"},
 	"skill":             {},
 
 	// Contracts.
@@ -45,6 +46,8 @@ var Imports = map[string][]string{
 	"guest/tunnel":             {"guest/proto"},
 	"guest/embedded":           {},
 	"sandbox/gvisor":           {"guest/embedded", "guest/proto", "image", "sandbox", "sandbox/link"},
+	"image/oci":                {"image/rootfs"},
+	"image/build":              {"image", "image/oci", "image/rootfs", "sandbox"},
 	"sandbox/link":             {"guest/proto", "guest/tunnel", "sandbox"},
 
 	// What stands between.
@@ -53,6 +56,7 @@ var Imports = map[string][]string{
 	"native":        {"auth", "provider", "store", "turn"},
 	"egress":        {"egress/rule", "sandbox", "turn"},
 	"container":     {"auth", "blob", "egress", "memory", "sandbox", "store", "tool", "turn"},
+	"litellm":       {"skill"},
 	"skill/catalog": {"auth", "blob", "skill", "store", "tool", "turn"},
 	"telemetry":     {"sandbox", "turn"},
 

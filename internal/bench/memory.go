@@ -14,7 +14,8 @@ import (
 var errNoProcess = errors.New("no process of a sandbox was found in /proc")
 
 // processMemory is the PSS in bytes of all processes whose command line names dir, and of their descendants. Processes that share one
-// address space, as those do in which gVisor runs a sandbox's programs, are told apart by kcmp and count once.
+// address space, as those do in which gVisor runs a sandbox's programs, are told apart by kcmp and count once. Pages of a sandbox's memory that
+// no process maps are left out: of 34 MB of a bare kernel that was 1.5.
 func processMemory(dir string) (int64, error) {
 	children, roots, err := processes(dir)
 	if err != nil {

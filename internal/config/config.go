@@ -76,7 +76,8 @@ type Model struct {
 
 // Sandbox is where code runs and what it may take.
 type Sandbox struct {
-	// Image is a directory, or the name of an image in ImageDirs; "" is the image `python`, or else the host's Python.
+	// Image is a directory, the name of an image in ImageDirs, an OCI layout or a registry's reference; "" is the image `python`, or else
+	// the host's Python.
 	Image string `yaml:"image"`
 	// Pool is how many started sandboxes wait at least for new containers, PoolMax how many under a burst. 0 starts none ahead.
 	Pool    int `yaml:"pool"`
@@ -140,6 +141,8 @@ func (s *Sandbox) Rules() rule.List {
 // Project is what an operator says of one project.
 type Project struct {
 	Name string `yaml:"name"`
+	// Image is that of the project's sandboxes, as Sandbox.Image is said; "" is Sandbox.Image.
+	Image string `yaml:"image,omitempty"`
 	// Limits are complete: what the file does not name is Sandbox.PerProject's.
 	Limits ProjectLimits `yaml:"limits"`
 }

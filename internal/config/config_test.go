@@ -275,8 +275,8 @@ func TestFaults(t *testing.T) {
 			`:2: projects[0].limits.live: "-1" is not a whole number from 0 to 100000`,
 			`:3: projects[1].name: is missing: give it a name`,
 			`:3: projects[1].limits.stored: "much" is not a size: write a number and a unit (KiB, MiB, GiB, TiB, or KB, MB, GB, TB), such as 512MiB`,
-			`:5: projects[3].name: "default" is already the name of projects[2]: write its limits together`,
-			`:5: projects[3].live: unknown key: allowed here are name, limits`}},
+			`:5: projects[3].name: "default" is already the name of projects[2]: write both together`,
+			`:5: projects[3].live: unknown key: allowed here are name, image, limits`}},
 		{"short key", "keys: [{name: a, key: hidden}]\n", []string{
 			":1: keys[0].key: is not a usable key: take at least 8 characters of printable ASCII without spaces, " +
 				"such as the output of `openssl rand -hex 24`"}},

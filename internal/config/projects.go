@@ -30,12 +30,13 @@ func (d *decoder) projects(n ast.Node, path string, c *Config) {
 		late := project{path: path}
 		present := d.mapping(n, path, []field{
 			{"name", d.text(&p.Name, checkName)},
+			{"image", d.text(&p.Image, nil)},
 			{"limits", func(n ast.Node, _ string) { late.limits = n }},
 		})
 		d.require(n, path, present, "name")
 		for i, other := range c.Projects {
 			if p.Name != "" && p.Name == other.Name {
-				d.fault(present["name"], path+".name", "%q is already the name of projects[%d]: write its limits together", p.Name, i)
+				d.fault(present["name"], path+".name", "%q is already the name of projects[%d]: write both together", p.Name, i)
 			}
 		}
 		late.at = present["name"]

@@ -120,13 +120,14 @@ func (e *entry) baseline(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	doubt := e.m.volumes.doubts(e.key.id)
 	s.known = make(map[string]known, len(l.files))
 	for p, st := range l.files {
 		if _, ok := s.hidden[p]; ok {
 			continue
 		}
 		if f, ok := latest[dataMount+"/"+p]; ok && f.Bytes == st.size {
-			s.known[p] = known{stamp: st, id: f.ID, sha: f.SHA256, racy: racy(st, f.CreatedAt)}
+			s.known[p] = known{stamp: st, id: f.ID, sha: f.SHA256, racy: doubt || racy(st, f.CreatedAt)}
 		}
 	}
 	return nil
@@ -156,6 +157,9 @@ func (e *entry) capture(ctx context.Context) (made []turn.File, notes []string, 
 		if k, ok := s.known[p]; ok && k.stamp == l.files[p] && !k.racy {
 			continue
 		}
+		if _, ok := s.hidden[p]; ok {
+			continue
+		}
 		if err := c.file(ctx, p, l.files[p]); err != nil {
 			return nil, nil, errors.Join(err, c.flush(ctx))
 		}
@@ -171,6 +175,9 @@ func (e *entry) capture(ctx context.Context) (made []turn.File, notes []string, 
 				delete(s.known, p)
 			}
 		}
+	}
+	if err := e.m.volumes.noDoubt(e.key.id); err != nil {
+		return nil, nil, err
 	}
 	slices.SortFunc(c.made, func(a, b turn.File) int { return strings.Compare(a.Path, b.Path) })
 	return c.made, c.skipped.notes(c.notes), nil

@@ -57,6 +57,8 @@ type Config struct {
 	MaxLive int
 	// SlotWait is how long a call waits for a place. Zero is 30 seconds.
 	SlotWait time.Duration
+	// Images are the folders of the images of projects that have one of their own; others have the backend's default.
+	Images map[string]string
 	// PerProject is what a project may take; Projects are those for which something else holds.
 	PerProject ProjectLimits
 	Projects   map[string]ProjectLimits

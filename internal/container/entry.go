@@ -44,7 +44,8 @@ type entry struct {
 	running int
 	ended   error // set once: the container was deleted or has expired
 
-	files fileState
+	files    fileState
+	programs programs
 }
 
 // live is one sandbox of a container.

@@ -29,7 +29,11 @@ import (
 var background = context.Background() // of what outlives a test
 
 // place is the data directory of a gateway, and what it runs sandboxes with.
-type place struct{ Dir, Runsc, Guest string }
+type place struct {
+	Dir, Runsc, Guest string
+	// Pool is how many spares an owner has while it runs calls.
+	Pool int
+}
 
 var buildGuest = sync.OnceValues(func() (string, error) {
 	dir, err := os.MkdirTemp("", "guest")
@@ -331,9 +335,13 @@ func own(spec string) error {
 	if err := json.Unmarshal([]byte(spec), &p); err != nil {
 		return err
 	}
-	m, _, err := p.open(nil)
+	m, _, err := p.open(func(c *Config) { c.Pool = p.Pool })
 	if err != nil {
 		return err
+	}
+	m.StartPool()
+	for tick := time.NewTicker(10 * time.Millisecond); m.Spares() < p.Pool; {
+		<-tick.C
 	}
 	var mu sync.Mutex
 	say := json.NewEncoder(os.Stdout)
@@ -364,7 +372,7 @@ func own(spec string) error {
 	return <-errs
 }
 
-// killedOwner lets a process run calls until it has announced n files, and kills it in the middle of what it does.
+// killedOwner lets a process run calls until it has announced n files, some of each container, and kills it in the middle of what it does.
 func killedOwner(t *testing.T, p place, n int) []announced {
 	t.Helper()
 	spec, err := json.Marshal(p)
@@ -376,14 +384,16 @@ func killedOwner(t *testing.T, p place, n int) []announced {
 	must(t, err)
 	must(t, owner.Start())
 	var all []announced
-	for read := bufio.NewScanner(lines); len(all) < n && read.Scan(); {
+	containers := map[string]bool{}
+	for read := bufio.NewScanner(lines); (len(all) < n || len(containers) < 3) && read.Scan(); {
 		var a announced
 		must(t, json.Unmarshal(read.Bytes(), &a))
 		all = append(all, a)
+		containers[a.Container] = true
 	}
 	must(t, owner.Process.Kill())
 	owner.Wait()
-	if len(all) < n {
+	if len(all) < n || len(containers) < 3 {
 		t.Fatalf("the owner ended by itself after %d files", len(all))
 	}
 	return all
@@ -392,6 +402,7 @@ func killedOwner(t *testing.T, p place, n int) []announced {
 func TestKill9(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)
+	p.Pool = 2
 	all := append(killedOwner(t, p, 30), killedOwner(t, p, 30)...)
 	stray := turn.NewID("cntr_")
 	write(t, filepath.Join(p.Dir, "containers", stray, "vol", "data", "f"), "of a row that was never made")
@@ -410,12 +421,18 @@ func TestKill9(t *testing.T) {
 			t.Errorf("file %s has %q, want %q", a.File, got, a.Text)
 		}
 	}
+	folders, err := filepath.Glob(filepath.Join(b.Dir, "cntr_*"))
+	must(t, err)
 	must(t, b.Store.Containers().All(t.Context(), func(c store.Container) error {
+		folders = slices.DeleteFunc(folders, func(dir string) bool { return filepath.Base(dir) == c.ID })
 		if c.State != store.StateIdle {
 			t.Errorf("container %s is %s", c.ID, c.State)
 		}
 		return nil
 	}))
+	if len(folders) > 0 {
+		t.Errorf("folders without a container, such as those of spares: %q", folders)
+	}
 	for c := range 3 {
 		checkSurvivor(t, b, c, all)
 	}

@@ -96,13 +96,11 @@ func (e *entry) writeMemory(ctx context.Context, l *live) (store.Memory, error) 
 	if err == nil {
 		mem.Bytes, err = memory.Seal(dir)
 	}
-	if err == nil {
-		err = e.transition(ctx, store.StateHibernating, func(c *store.Container) { c.State, c.Memory = store.StateHibernated, mem })
-	}
 	if err != nil {
 		return store.Memory{}, errors.Join(err, os.RemoveAll(dir))
 	}
-	return mem, nil
+	// After an error of this step nobody knows whether the row names the image, so it stays; tidy removes it if not.
+	return mem, e.transition(ctx, store.StateHibernating, func(c *store.Container) { c.State, c.Memory = store.StateHibernated, mem })
 }
 
 // errNoMemory is wrapped where an image can never be resumed.
@@ -213,6 +211,9 @@ func (e *entry) unclaim(ctx context.Context, mem store.Memory, spent bool) {
 
 // dropMemory removes an image that no row names any more. What cannot be removed is found by the next Reconcile.
 func (m *Manager) dropMemory(key entryKey, mem store.Memory) {
+	if mem.ID == "" {
+		return
+	}
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	err := errors.Join(os.RemoveAll(m.memoryDir(key.id, mem.ID)), m.Blobs.DeleteNamed(ctx, key.project, mem.ID))

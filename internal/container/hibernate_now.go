@@ -21,7 +21,7 @@ func (m *Manager) Hibernate(ctx context.Context, id string) error {
 	if l == nil {
 		return nil
 	}
-	if !e.park(time.Now()) && !isDone(l.Done()) {
+	if !e.park(time.Now()) && !isDone(l.Done()) { //nolint:contextcheck // memory is written down also if the caller leaves
 		return turn.Errorf(turn.KindConflict, "container %s is in use", id)
 	}
 	select {

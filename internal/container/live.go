@@ -116,7 +116,7 @@ func (e *entry) raise(ctx context.Context, memory int64, mem store.Memory) (up *
 		return nil, err
 	}
 	began := time.Now()
-	spec := e.m.spec(vol, memory)
+	spec := e.m.spec(vol, e.key.project, memory)
 	l := &live{memory: memory, freed: make(chan struct{})}
 	spec.Mounts = append(spec.Mounts, e.boundSkills(ctx, l)...)
 	defer func() {
@@ -175,11 +175,11 @@ func (e *entry) settle(ctx context.Context, l *live, mem store.Memory) error {
 }
 
 // spec is what a sandbox of a container is made of.
-func (m *Manager) spec(vol *volume, memory int64) sandbox.Spec {
+func (m *Manager) spec(vol *volume, project string, memory int64) sandbox.Spec {
 	limits := m.Limits
 	limits.Memory = memory
 	return sandbox.Spec{
-		ID: vol.id + "-" + suffix(), Mounts: vol.mounts(), Limits: limits,
+		ID: vol.id + "-" + suffix(), Image: m.Images[project], Mounts: vol.mounts(), Limits: limits,
 		Env: map[string]string{"INPUT_DIR": dataMount, "OUTPUT_DIR": dataMount},
 	}
 }

@@ -53,6 +53,11 @@ func TestPolicyIsFixed(t *testing.T) {
 			if got := strings.Join(b.Reaches(row), " "); got != tt.reaches {
 				t.Errorf("made by a request it reaches %q, want %q", got, tt.reaches)
 			}
+			fork, err := b.Fork(ctx, row.ID, NewFork{})
+			must(t, err)
+			if got := strings.Join(b.Reaches(fork), " "); got != tt.reaches || string(fork.Network) != string(row.Network) {
+				t.Errorf("its fork reaches %q, want %q", got, tt.reaches)
+			}
 			// The same again, or nothing, finds it; another one does not change it.
 			for _, again := range []*turn.Network{tt.network, nil} {
 				if got := b.row(b.open(turn.Hosted{Session: name, Network: again})); got.ID != row.ID {

@@ -3,6 +3,7 @@ package container
 import (
 	"context"
 	"errors"
+	"maps"
 	"os"
 	"slices"
 	"sync"
@@ -25,7 +26,8 @@ type pool struct {
 	starting atomic.Int32
 
 	mu     sync.Mutex
-	on     bool // StartPool was called and Close was not
+	on     bool // the image is prepared, and Close was not called
+	closed bool
 	ready  []*spare
 	ids    map[string]bool // of spares, also while they are made, taken over or removed
 	size   poolSize
@@ -73,7 +75,7 @@ func newPool(m *Manager) *pool {
 	}
 }
 
-// StartPool prepares the image and then keeps spare containers ready, both in the background, until Close. Call it once, after Reconcile,
+// StartPool prepares the images and then keeps spare containers ready, both in the background, until Close. Call it once, after Reconcile,
 // when requests are being served. Without it there is no pool.
 func (m *Manager) StartPool() {
 	if m.begin() != nil {
@@ -96,26 +98,34 @@ func (m *Manager) Spares() int {
 }
 
 func (m *Manager) prepare() {
-	began := time.Now()
-	err := m.Backend.Prepare(m.ctx, "")
-	switch {
-	case m.ctx.Err() != nil || errors.Is(err, sandbox.ErrUnavailable):
-	case err != nil:
-		m.log.Error("preparing the image failed: new containers start slowly", "error", err)
-	default:
-		m.log.Info("image prepared", "took", time.Since(began).Round(time.Millisecond))
+	images := []string{""} // the default one first: spares wait for it
+	for _, dir := range slices.Sorted(maps.Values(m.Images)) {
+		if !slices.Contains(images, dir) {
+			images = append(images, dir)
+		}
+	}
+	for _, dir := range images {
+		began := time.Now()
+		err := m.Backend.Prepare(m.ctx, dir)
+		switch {
+		case m.ctx.Err() != nil || errors.Is(err, sandbox.ErrUnavailable):
+		case err != nil:
+			m.log.Error("preparing the image failed: new containers start slowly", "image", dir, "error", err)
+		default:
+			m.log.Info("image prepared", "image", dir, "took", time.Since(began).Round(time.Millisecond))
+		}
 	}
 }
 
 func (p *pool) run(ctx context.Context) {
 	p.mu.Lock()
-	p.on = true
+	p.on = !p.closed
 	p.size.calmSince = time.Now()
 	p.mu.Unlock()
 	tick := time.NewTicker(lookEvery)
 	defer tick.Stop()
 	var pause time.Duration
-	for began, full := time.Now(), false; ctx.Err() == nil; {
+	for began, full := time.Now(), false; ctx.Err() == nil && p.isOn(); {
 		if p.lacks() {
 			took, err := p.add(ctx)
 			switch {
@@ -157,6 +167,12 @@ func sleep(ctx context.Context, d time.Duration) {
 	case <-ctx.Done():
 	case <-timer.C:
 	}
+}
+
+func (p *pool) isOn() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.on
 }
 
 func (p *pool) full() bool {
@@ -212,7 +228,7 @@ func (p *pool) start(ctx context.Context, id string) (*spare, error) {
 	var sb sandbox.Sandbox
 	err = os.WriteFile(m.volumes.spareOf(id), []byte(m.owner), 0o600)
 	if err == nil {
-		sb, err = m.Backend.Start(ctx, m.spec(vol, m.Limits.Memory))
+		sb, err = m.Backend.Start(ctx, m.spec(vol, noProject, m.Limits.Memory))
 	}
 	if err != nil {
 		return nil, errors.Join(err, m.volumes.unmount(vol), m.volumes.remove(id))
@@ -248,9 +264,12 @@ func (p *pool) take(s *spare) bool {
 	return true
 }
 
-// claim hands out a spare together with its place, nil if there is none for this project. Each goes to one caller only, who calls forget
+// claim hands out a spare together with its place, nil if there is none for this project: spares have the default image. Each goes to one caller only, who calls forget
 // when the row is made.
 func (p *pool) claim(project string) *spare {
+	if p.m.Images[project] != "" {
+		return nil
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if !p.on {
@@ -329,10 +348,11 @@ func (p *pool) poke() {
 // close ends all spares and lets no new one in.
 func (p *pool) close() {
 	p.mu.Lock()
-	p.on = false
+	p.on, p.closed = false, true
 	p.mu.Unlock()
 	for p.giveUp() {
 	}
+	p.poke() // run ends
 }
 
 // adopt makes the entry of a new container that takes a spare over. It comes before the row, so that nobody finds the container without

@@ -228,6 +228,42 @@ func TestPoolEndsWithTheManager(t *testing.T) {
 	}
 }
 
+// Close may come while the image is still being prepared: no spare is started then.
+func TestPoolThatBeginsTooLate(t *testing.T) {
+	t.Parallel()
+	slow := &slowPrepare{begun: make(chan struct{}), end: make(chan struct{})}
+	b := newBench(t, func(c *Config) {
+		slow.Backend = c.Backend
+		c.Pool, c.Backend, c.DrainTime = 1, slow, patience
+	})
+	w := b.open(turn.Hosted{}) // Close waits for it
+	b.StartPool()
+	<-slow.begun
+	closed := make(chan error, 1)
+	go func() { closed <- b.Close() }()
+	eventually(t, "the pool is closed", func() bool {
+		b.pool.mu.Lock()
+		defer b.pool.mu.Unlock()
+		return b.pool.closed
+	})
+	close(slow.end)
+	must(t, w.Close(), <-closed)
+	if b.Spares() != 0 || b.slots.live != 0 || len(b.pool.ids) != 0 {
+		t.Errorf("%d spares, %d places", b.Spares(), b.slots.live)
+	}
+}
+
+type slowPrepare struct {
+	sandbox.Backend
+	begun, end chan struct{}
+}
+
+func (s *slowPrepare) Prepare(context.Context, string) error {
+	close(s.begun)
+	<-s.end
+	return nil
+}
+
 // A backend that cannot start anything is asked less and less often.
 func TestPoolWithoutBackend(t *testing.T) {
 	t.Parallel()

@@ -173,7 +173,7 @@ func (q *quotas) measure(ctx context.Context, project string) (bytes int64, file
 		}
 		for _, row := range rows {
 			if !row.Ended() {
-				bytes += q.volumes.stored(row.ID) + max(row.Memory.Bytes, row.Memory.Packed)
+				bytes += q.volumes.stored(row.ID) + q.volumes.checkpoints(row.ID) + max(row.Memory.Bytes, row.Memory.Packed)
 			}
 		}
 		if !more {
@@ -374,8 +374,22 @@ func (v *volumes) stored(id string) int64 {
 	if unix.Stat(filepath.Join(dir, "volume.img"), &st) == nil {
 		return st.Blocks * 512
 	}
+	return onDisk(filepath.Join(dir, "vol"))
+}
+
+// checkpoints is how many bytes a container's checkpoints take.
+func (v *volumes) checkpoints(id string) int64 {
+	dir, err := v.folder(id)
+	if err != nil {
+		return 0
+	}
+	return onDisk(filepath.Join(dir, "checkpoints"))
+}
+
+// onDisk is how many bytes of the disk everything below dir takes.
+func onDisk(dir string) int64 {
 	var bytes int64
-	_ = filepath.WalkDir(filepath.Join(dir, "vol"), func(path string, _ fs.DirEntry, err error) error {
+	_ = filepath.WalkDir(dir, func(path string, _ fs.DirEntry, err error) error {
 		var st unix.Stat_t
 		if err == nil && unix.Lstat(path, &st) == nil {
 			bytes += st.Blocks * 512

@@ -88,12 +88,12 @@ func (m *Manager) tidy(ctx context.Context, before time.Time) error {
 		case !known && !m.uses(d.Name()) && !m.pool.has(d.Name()) && !m.isOthersSpare(d.Name()):
 			errs = append(errs, m.removeStray(d.Name()))
 		case known && m.isFree(&row, now):
-			errs = append(errs, m.tidyFolder(ctx, row))
+			errs = append(errs, m.tidyMounts(ctx, row))
 		}
 	}
 	for _, row := range rows {
 		if m.isFree(&row, now) {
-			errs = append(errs, m.tidyRow(ctx, row))
+			errs = append(errs, m.tidyRow(ctx, row), m.tidyFolder(ctx, row))
 		}
 	}
 	return errors.Join(append(errs, m.removeOwners(), m.sweep(ctx, before))...)
@@ -126,22 +126,24 @@ func (m *Manager) removeStray(name string) error {
 	return removeAll(dir)
 }
 
-// tidyFolder takes away what a process that died has mounted of a container, and images of memory that are none of it.
+// tidyMounts takes away what a process that died has mounted of a container.
+func (m *Manager) tidyMounts(ctx context.Context, row store.Container) error {
+	return m.unused(ctx, entryKey{row.Project, row.ID}, func() error { return releaseAll(filepath.Join(m.Dir, row.ID)) })
+}
+
+// tidyFolder removes images of memory and checkpoints that are none of a container.
 func (m *Manager) tidyFolder(ctx context.Context, row store.Container) error {
 	return m.unused(ctx, entryKey{row.Project, row.ID}, func() error {
 		dir := filepath.Join(m.Dir, row.ID)
-		if err := releaseAll(dir); err != nil {
-			return err
-		}
 		now, err := m.Store.Containers().Get(ctx, row.Project, row.ID)
 		if err != nil || !m.isFree(&now, time.Now()) {
 			return ignoreNotFound(err)
 		}
+		errs := []error{m.tidyCheckpoints(ctx, now), removeAll(filepath.Join(dir, rewound))}
 		images, err := os.ReadDir(filepath.Join(dir, "memory"))
 		if err != nil && !errors.Is(err, os.ErrNotExist) {
 			return err
 		}
-		var errs []error
 		for _, d := range images {
 			if d.Name() != now.Memory.ID {
 				errs = append(errs, removeAll(filepath.Join(dir, "memory", d.Name())))

@@ -160,6 +160,10 @@ func (e *entry) thaw(ctx context.Context) error {
 func (e *entry) syncVolume() error {
 	e.files.mu.Lock()
 	defer e.files.mu.Unlock()
+	return e.syncLocked()
+}
+
+func (e *entry) syncLocked() error {
 	if e.files.vol == nil || !e.files.vol.mounted {
 		return nil
 	}

@@ -253,6 +253,9 @@ func (s *slots) eased(project string) {
 	}
 }
 
+// Waiting is how many calls wait for a place.
+func (m *Manager) Waiting() int { return m.slots.waiting() }
+
 // waiting is how many wait.
 func (s *slots) waiting() int {
 	s.mu.Lock()

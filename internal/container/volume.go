@@ -32,6 +32,7 @@ const (
 //	<dir>/<container>/vol/data     /mnt/data
 //	<dir>/<container>/vol/home     /home/user
 //	<dir>/<container>/memory/<id>  hibernated memory as the backend wrote it
+//	<dir>/<container>/checkpoints/<id>  volume and memory as they were once
 //	<dir>/<container>/spare        the owner of one that has no row yet
 //	<dir>/<container>/ran          exists once code has run: a new interpreter is then a restarted one
 //
@@ -135,6 +136,9 @@ func (v *volumes) mount(ctx context.Context, id string) (*volume, error) {
 		return nil, err
 	}
 	vol := &volume{id: id, path: filepath.Join(dir, "vol")}
+	if err := v.unreplace(dir); err != nil {
+		return nil, err
+	}
 	if err := os.MkdirAll(vol.path, 0o700); err != nil {
 		return nil, err
 	}
@@ -227,6 +231,14 @@ func removeIfThere(path string) error {
 	return nil
 }
 
+func syncDir(path string) error {
+	f, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	return errors.Join(f.Sync(), f.Close())
+}
+
 func syncFile(path string) error {
 	f, err := os.OpenFile(path, os.O_RDWR, 0)
 	if err != nil {
@@ -311,6 +323,22 @@ func (vol *volume) mounts() []sandbox.Mount {
 
 // spareOf is the file that names the owner of a spare container, which has no row to do so.
 func (v *volumes) spareOf(id string) string { return filepath.Join(v.dir, id, "spare") }
+
+// doubtFile exists from when a volume was replaced until it has been looked at: sizes and times then do not tell which version of a file
+// lies there.
+const doubtFile = "doubt"
+
+func (v *volumes) doubts(id string) bool {
+	_, err := os.Stat(filepath.Join(v.dir, id, doubtFile))
+	return err == nil
+}
+
+func (v *volumes) noDoubt(id string) error {
+	if err := os.Remove(filepath.Join(v.dir, id, doubtFile)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
+}
 
 // ran says whether code has run in the container before; setRan remembers it.
 func (v *volumes) ran(id string) bool {

@@ -8,6 +8,7 @@ import (
 	"path"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/lathe-gateway/lathe/internal/sandbox"
@@ -34,6 +35,9 @@ type workspace struct {
 	// outputDir and cellTime are those of turn.Hosted.
 	outputDir bool
 	cellTime  time.Duration
+
+	// stray says that a program has begun to wait whose client has left.
+	stray atomic.Bool
 
 	mu     sync.Mutex
 	notes  []string
@@ -102,8 +106,8 @@ func (w *workspace) Run(ctx context.Context, call tool.Call, sink func(tool.Chun
 		text := "the code is larger than " + size(maxCode) + ": put data into a file"
 		return &tool.Outcome{Outputs: []turn.Output{{Text: text}}, Status: string(sandbox.StatusError), Error: text}, nil
 	}
-	if err := e.calls.Acquire(ctx, 1); err != nil {
-		return nil, context.Cause(ctx)
+	if err := w.acquire(ctx, call); err != nil {
+		return nil, err
 	}
 	e.count(1)
 	done := func() {
@@ -132,6 +136,11 @@ func (w *workspace) Run(ctx context.Context, call tool.Call, sink func(tool.Chun
 		defer done()
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), captureTimeout)
 		defer cancel()
+		if w.stray.Swap(false) {
+			if err := w.endProgram(ctx); err != nil && !e.hasEnded() {
+				e.m.log.WarnContext(ctx, "ending a program that nobody knows of failed", "container", e.key.id, "error", err)
+			}
+		}
 		if _, _, err := e.capture(ctx); err != nil && !e.hasEnded() {
 			e.m.log.ErrorContext(ctx, "capturing files failed", "container", e.key.id, "error", err)
 		}
@@ -171,88 +180,134 @@ func (w *workspace) run(ctx context.Context, call tool.Call, sink func(tool.Chun
 	if err := e.m.quotas.mayRun(ctx, e.key.project); err != nil {
 		return nil, err
 	}
-	sc, refused, err := w.prepare(ctx, call)
+	sc, p, refused, err := w.prepare(ctx, call)
 	if err != nil || refused != nil {
 		return refused, err
 	}
 	col := newCollector(sink)
+	p.refill(col)
 	began := time.Now()
-	res, err := w.exec(ctx, sc, col)
+	res, err := w.execProgram(ctx, call, sc, col)
+	if call.Answers != nil {
+		w.forgetProgram(ctx) // it has ended, or will be noted again
+	}
+	if errors.Is(err, sandbox.ErrNoProgram) {
+		return goneProgram(), nil
+	}
 	if err != nil {
 		return nil, err
 	}
 	if res.KernelRestarted {
 		w.note(noteRestarted)
 	}
-	out := &tool.Outcome{
-		Outputs: col.outputs(res.Truncated), Status: string(res.Status), ExitCode: res.ExitCode, Error: res.Error, Duration: time.Since(began),
-	}
-	edited(out, call, res.Edit)
 	// The code has run: its result must not be lost because the client leaves now.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), captureTimeout)
 	defer cancel()
-	if err := w.gather(ctx, out, sc.Env[outputVar]); err != nil {
-		return nil, err
+	defer e.touch(ctx)
+	if res.Status == sandbox.StatusWaiting {
+		out, err := w.suspend(ctx, call, res, col, p)
+		if err == nil {
+			out.Duration = time.Since(began)
+		}
+		return out, err
 	}
-	e.touch(ctx)
+	out := &tool.Outcome{
+		Outputs: col.outputs(res.Truncated + p.Dropped), Status: string(res.Status), ExitCode: res.ExitCode, Error: res.Error,
+		Duration: time.Since(began),
+	}
+	edited(out, call, res.Edit)
+	made, err := w.made(ctx, p.OutputDir)
+	if err != nil {
+		return nil, w.ran(err)
+	}
+	out.Files = append(slices.Clone(p.Files), made...)
+	w.dropOutputDir(p.OutputDir)
+	if out.Edit == nil { // a picture that was viewed is there already
+		shown, err := w.keepImages(ctx, out.Outputs)
+		if err != nil {
+			w.note(w.notKept(ctx, err))
+		}
+		out.Files = append(out.Files, shown...)
+	}
 	return out, nil
+}
+
+// execProgram is exec for a call whose program may have to wait, or to make way for it.
+func (w *workspace) execProgram(ctx context.Context, call tool.Call, sc sandbox.Call, col *collector) (*sandbox.Result, error) {
+	res, err := w.exec(ctx, sc, col)
+	if errors.Is(err, sandbox.ErrWaiting) {
+		if err := w.endProgram(ctx); err != nil {
+			return nil, err
+		}
+		res, err = w.exec(ctx, sc, col)
+	}
+	if err != nil || res.Status != sandbox.StatusWaiting {
+		return res, err
+	}
+	return w.offered(ctx, call, res, col)
 }
 
 // outputVar is the variable that names the folder for results.
 const outputVar = "OUTPUT_DIR"
 
-// prepare makes a sandbox's call of one of the model's. refused is the outcome of one that cannot be run.
-func (w *workspace) prepare(ctx context.Context, call tool.Call) (sc sandbox.Call, refused *tool.Outcome, err error) {
+// prepare makes a sandbox's call of one of the model's. p has what is known of its program, which may go on or be new. refused is the
+// outcome of one that cannot be run.
+func (w *workspace) prepare(ctx context.Context, call tool.Call) (sc sandbox.Call, p *program, refused *tool.Outcome, err error) {
+	if call.Answers != nil {
+		sc, p, err = w.goesOn(ctx, call)
+		if err == nil && p == nil {
+			refused = goneProgram()
+		}
+		return sc, p, refused, err
+	}
+	p = &program{Call: call.ID}
 	sc = sandbox.Call{Kind: sandbox.Kind(call.Tool), Code: call.Code}
 	switch call.Tool {
 	case tool.Python:
 		sc.Timeout = w.cellTime
+		if call.ID != "" && len(call.Functions) > 0 {
+			sc.Program = call.ID
+			for _, f := range call.Functions {
+				sc.Functions = append(sc.Functions, f.Name)
+			}
+		}
 	case tool.Edit:
 		args, err := tool.ParseEdit(call.Code)
 		if err != nil {
-			return sc, &tool.Outcome{
+			return sc, p, &tool.Outcome{
 				Outputs: []turn.Output{{Stream: sandbox.Stderr, Text: err.Error()}}, Status: tool.StatusError, ErrorCode: turn.ErrorInvalidInput,
 			}, nil
 		}
 		code, err := json.Marshal(sandbox.EditCall(args))
 		if err != nil {
-			return sc, nil, err
+			return sc, p, nil, err
 		}
 		sc.Code = string(code)
 	}
 	if w.outputDir {
-		dir, err := w.makeOutputDir(ctx)
-		if err != nil {
-			return sc, nil, err
+		if p.OutputDir, err = w.makeOutputDir(ctx); err != nil {
+			return sc, p, nil, err
 		}
-		sc.Env = map[string]string{outputVar: dir}
+		sc.Env = map[string]string{outputVar: p.OutputDir}
 	}
-	return sc, nil, nil
+	return sc, p, nil, nil
 }
 
-// gather makes files of what a call has left, and of the images that it displayed. outputDir is its own, "" for none: then only what is at
-// its top is the call's.
-func (w *workspace) gather(ctx context.Context, out *tool.Outcome, outputDir string) error {
+// made makes files of what a call has left. outputDir is its own, "" for none: then only what is at its top is the call's. The error is
+// why the container has ended.
+func (w *workspace) made(ctx context.Context, outputDir string) ([]turn.File, error) {
 	made, notes, err := w.capture(ctx)
-	var shown []turn.File
-	if out.Edit == nil { // a picture that was viewed is there already
-		var errShown error
-		shown, errShown = w.keepImages(ctx, out.Outputs)
-		err = errors.Join(err, errShown)
-	}
+	w.note(notes...)
 	if err != nil {
 		if w.hasEnded() {
-			return w.ran(w.whyEnded())
+			return nil, w.whyEnded()
 		}
 		w.note(w.notKept(ctx, err))
 	}
-	w.note(notes...)
 	if outputDir != "" {
 		made = slices.DeleteFunc(made, func(f turn.File) bool { return path.Dir(f.Path) != outputDir })
-		w.dropOutputDir(outputDir)
 	}
-	out.Files = append(made, shown...)
-	return nil
+	return made, nil
 }
 
 // notKept says to the model and the client why files of a call are not to be had. A limit that is reached is nobody's fault.
@@ -283,10 +338,13 @@ func (w *workspace) exec(ctx context.Context, call sandbox.Call, col *collector)
 		if !notStarted {
 			w.setRan(l)
 		}
-		if err == nil {
-			return res, nil
+		if err == nil || errors.Is(err, sandbox.ErrWaiting) || errors.Is(err, sandbox.ErrNoProgram) {
+			return res, err
 		}
 		if ctx.Err() != nil {
+			if res != nil && res.Status == sandbox.StatusWaiting {
+				w.stray.Store(true)
+			}
 			if res != nil && res.KernelRestarted {
 				w.setForgot() // the next call's client must hear of it
 			}

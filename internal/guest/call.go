@@ -17,6 +17,11 @@ type call struct {
 	w       *proto.Writer
 	limits  proto.Limits
 	timeout time.Duration
+	begun   time.Time // when supervise began
+	// program is the name by which it can wait, "" for one that cannot; last says that it is to end and may not wait again.
+	program string
+	last    bool
+	held    []piece // what was printed while it waited
 
 	// left and dropped count output; they are guarded by the tap that the call is attached to.
 	left, dropped int64
@@ -92,6 +97,7 @@ type program struct {
 // supervise returns when the program has ended, or shortly after it was killed. Cause is proto.Timeout or proto.Interrupted if that is
 // why, "" if the program ended by itself. Killed says that an interrupt was not enough.
 func (c *call) supervise(p program) (cause string, killed bool) {
+	c.begun = time.Now()
 	var timer <-chan time.Time
 	if c.timeout > 0 {
 		t := time.NewTimer(c.timeout)

@@ -64,28 +64,37 @@ func (c *Config) callEnv(env map[string]string) map[string]string {
 
 // environ is the whole environment of a program: the base, what every program gets, and add.
 func (c *Config) environ(limits proto.Limits, add map[string]string) []string {
-	threads := strconv.Itoa(max(1, limits.Threads))
-	env := map[string]string{"PATH": c.Home + "/.local/bin:" + path}
+	env := map[string]string{"PATH": path, "LANG": "C.UTF-8"}
 	for _, kv := range c.Env {
 		if k, v, ok := strings.Cut(kv, "="); ok && k != "" {
 			env[k] = v
 		}
 	}
+	env["PATH"] = c.Home + "/.local/bin:" + env["PATH"]
 	maps.Copy(env, map[string]string{
 		"HOME": c.Home, "TMPDIR": c.Tmp, "USER": "user", "LOGNAME": "user", "SHELL": c.Shell,
-		"LANG": "C.UTF-8", "PYTHONUNBUFFERED": "1",
+		"PYTHONUNBUFFERED": "1",
 		// Programs that draw without the kernel get files, not a display. In the kernel, hooks show figures.
 		"MPLBACKEND": "Agg",
 		// Each malloc arena reserves 64 MiB of the address space that RLIMIT_AS counts.
 		"MALLOC_ARENA_MAX": "2",
-		"OMP_NUM_THREADS":  threads, "OPENBLAS_NUM_THREADS": threads, "MKL_NUM_THREADS": threads, "NUMEXPR_NUM_THREADS": threads,
 	})
+	maps.Copy(env, threadEnv(limits))
 	maps.Copy(env, add)
 	out := make([]string, 0, len(env))
 	for k, v := range env {
 		out = append(out, k+"="+v)
 	}
 	return out
+}
+
+// threadEnv is how numeric libraries are told how many threads to start. Most read it when they are loaded.
+func threadEnv(limits proto.Limits) map[string]string {
+	env := map[string]string{}
+	for _, name := range []string{"OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS"} {
+		env[name] = strconv.Itoa(max(1, limits.Threads))
+	}
+	return env
 }
 
 func firstDir(dirs ...string) string {

@@ -118,7 +118,7 @@ func (s *server) take(f proto.Frame) error {
 		s.send(proto.EncodeJSON(proto.Hello, 0, proto.HelloInfo{
 			Version: proto.Version, Isolated: s.cfg.Isolate, Notes: s.cfg.Notes,
 		}))
-	case proto.Start, proto.Warm, proto.Renew:
+	case proto.Start, proto.Resume, proto.Warm, proto.Renew:
 		return s.start(f)
 	case proto.Interrupt, proto.Kill:
 		s.mu.Lock()
@@ -190,6 +190,13 @@ func (s *server) decode(c *call, f proto.Frame) (func() func(), error) {
 		}
 		c.limits = r.Limits
 		return func() func() { return s.renew(c, r) }, nil
+	case proto.Resume:
+		var r proto.ResumeCall
+		if err := proto.DecodeJSON(f, &r); err != nil {
+			return nil, err
+		}
+		c.limits, c.timeout = r.Limits, time.Duration(r.TimeoutMS)*time.Millisecond
+		return s.inSession(c, func(in session) func() { return in.(*interpreter).resume(c, r) }), nil //nolint:forcetypeassert // of defaultPython
 	}
 	var st proto.StartCall
 	if err := proto.DecodeJSON(f, &st); err != nil {
@@ -197,6 +204,9 @@ func (s *server) decode(c *call, f proto.Frame) (func() func(), error) {
 	}
 	c.session, c.limits, c.timeout = sessionKey{st.Kind, st.Session}, st.Limits, time.Duration(st.TimeoutMS)*time.Millisecond
 	c.left = max(0, st.Limits.Output)
+	if c.session == defaultPython && len(st.Functions) > 0 {
+		c.program = st.Program
+	}
 	switch {
 	case len(st.Session) > proto.MaxSession:
 		return nil, errors.New("guest: the name of a session is too long")
@@ -217,20 +227,23 @@ func (s *server) renew(c *call, r proto.RenewCall) func() {
 			return func() { c.refuse(err.Error()) }
 		}
 	}
-	fresh := []byte("0")
+	payload := list("0")
 	if r.Fresh {
-		fresh = []byte("1")
+		payload = list("1")
+		for k, v := range threadEnv(r.Limits) {
+			payload = append(payload, list(k, v)...)
+		}
 	}
 	kernels := s.sessions.kernels(proto.Python)
 	if len(kernels) == 0 {
 		c.started()
 		return func() { c.finish(proto.CallResult{Status: proto.OK}) }
 	}
-	finish := kernels[0].request(c, proto.Renew, fresh)
+	finish := kernels[0].request(c, proto.Renew, payload)
 	for _, in := range kernels[1:] {
 		quiet := newCall(proto.NewWriter(io.Discard), c.id) // the host knows of one call only
 		quiet.limits = c.limits
-		in.request(quiet, proto.Renew, fresh)
+		in.request(quiet, proto.Renew, payload)
 	}
 	return finish
 }

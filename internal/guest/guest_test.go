@@ -470,6 +470,7 @@ func TestEnviron(t *testing.T) {
 	cfg := Config{Env: []string{"PATH=/p", "LANG=de_DE", "KEEP=1", "bad"}, Home: "/", Tmp: "/", Shell: "/s", Python: "/y",
 		MapPath: func(p string) string { return strings.Replace(p, "/mnt/data", "/elsewhere", 1) }}
 	cfg.setDefaults()
+	cfg.Home = "/h"
 	env := cfg.environ(proto.Limits{Threads: 3}, cfg.callEnv(map[string]string{
 		"KEEP": "2", "OUT": "/mnt/data/out", "": "x", "a=b": "x", "nul": "a\x00b",
 	}))
@@ -482,7 +483,7 @@ func TestEnviron(t *testing.T) {
 		got[k] = v
 	}
 	for k, want := range map[string]string{
-		"PATH": "/p", "LANG": "C.UTF-8", "KEEP": "2", "OUT": "/elsewhere/out", "OMP_NUM_THREADS": "3", "MPLBACKEND": "Agg", "HOME": "/",
+		"PATH": "/h/.local/bin:/p", "LANG": "de_DE", "KEEP": "2", "OUT": "/elsewhere/out", "OMP_NUM_THREADS": "3", "MPLBACKEND": "Agg", "HOME": "/h",
 		"SHELL": "/s", "": "", "a": "", "nul": "", "bad": "",
 	} {
 		if got[k] != want {

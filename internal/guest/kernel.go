@@ -8,22 +8,25 @@ import (
 	"errors"
 	"os"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
 	"github.com/lathe-gateway/lathe/internal/guest/proto"
 )
 
-// The Python kernel's source is all three files, in one namespace.
+// The Python kernel's source is all four files, in one namespace.
 var (
 	//go:embed wire.py
 	wireSource string
 	//go:embed display.py
 	displaySource string
+	//go:embed calls.py
+	callsSource string
 	//go:embed kernel.py
 	mainSource string
 
-	kernelSource = wireSource + displaySource + mainSource
+	kernelSource = wireSource + displaySource + callsSource + mainSource
 )
 
 // kernelStub reads the kernel's source from fd 3, where requests follow it. Until the kernel has started, nothing is imported from the
@@ -53,6 +56,8 @@ type interpreter struct {
 	told, lost bool
 	// dir is where the next cell changes to before it runs: set for a kernel's first one.
 	dir string
+	// waiting is the program of kernel that waits for results, nil for none.
+	waiting *waiting
 }
 
 // kernel is one interpreter.
@@ -69,6 +74,7 @@ type kernel struct {
 
 	mu     sync.Mutex
 	call   uint32        // the id whose frames are taken; guarded by mu
+	asks   bool          // its program may call functions
 	runs   chan struct{} // closed when the call's code runs
 	broken bool          // it sent what is not the protocol
 }
@@ -77,10 +83,15 @@ type kernel struct {
 type reply struct {
 	status, err string
 	code        int
+	// calls is set where the program has not ended: it waits for their results.
+	calls []proto.FunctionCall
 }
 
 func (in *interpreter) run(c *call, start proto.StartCall) func() {
 	payload := list(start.Code, in.cfg.path(start.Dir))
+	if in.lang.functions {
+		payload = append(payload, list(strings.Join(start.Functions, "\n"))...)
+	}
 	for k, v := range in.cfg.callEnv(start.Env) {
 		payload = append(payload, list(k, v)...)
 	}
@@ -89,6 +100,13 @@ func (in *interpreter) run(c *call, start proto.StartCall) func() {
 
 // request runs one request of the kernel and returns the function that reports its end.
 func (in *interpreter) request(c *call, kind proto.Type, payload []byte) func() {
+	if in.waits() && kind == proto.Start {
+		return func() { c.refuse(proto.RefusedWaiting) }
+	}
+	if in.waiting != nil && kind == proto.Warm {
+		c.started()
+		return func() { c.finish(proto.CallResult{Status: proto.OK}) } // it is as warm as can be
+	}
 	restarted := in.lost || in.kernel != nil && in.kernel.dead() && !in.told
 	k, err := in.ensure(c)
 	if err != nil {
@@ -103,23 +121,49 @@ func (in *interpreter) request(c *call, kind proto.Type, payload []byte) func() 
 	if kind == proto.Start {
 		payload = in.enter(payload)
 	}
-	k.begin(c)
+	finish := in.exchange(c, k, proto.Frame{Type: kind, Call: c.id, Payload: payload}, restarted)
+	if in.waiting != nil {
+		k.tap.attach(in.waiting) // a Renew has come between
+	}
+	return finish
+}
+
+// exchange sends a request to the kernel, follows what comes of it and returns the function that reports that.
+func (in *interpreter) exchange(c *call, k *kernel, f proto.Frame, restarted bool) func() {
 	c.started()
+	k.tap.send(func(sink) {
+		for _, p := range c.held {
+			c.write(p.stream, p.data)
+		}
+	})
+	k.begin(c)
 	go func() {
-		if err := k.w.Write(proto.Frame{Type: kind, Call: c.id, Payload: payload}); err != nil {
+		if err := k.w.Write(f); err != nil {
 			in.procs.kill(k.proc) // it can never answer
 		}
 	}()
+	cause, killed, said := in.follow(c, k)
+	if said != nil && said.calls != nil && !killed {
+		if cause == "" && !c.last {
+			return in.pause(c, k, said.calls)
+		}
+		killed, said = in.unblock(c, k)
+	}
+	k.end()
+	r := in.result(c, k, said, cause, killed)
+	r.KernelRestarted = r.KernelRestarted || restarted
+	return func() { c.finish(r) }
+}
+
+// follow returns when the kernel has answered, or is gone.
+func (in *interpreter) follow(c *call, k *kernel) (cause string, killed bool, said *reply) {
 	ended, got := k.watch()
-	cause, killed := c.supervise(program{
+	cause, killed = c.supervise(program{
 		ended:     ended,
 		interrupt: func() { go in.interrupt(k, c.id, ended) },
 		kill:      func() { in.procs.kill(k.proc) },
 	})
-	k.end()
-	r := in.result(c, k, got(), cause, killed)
-	r.KernelRestarted = r.KernelRestarted || restarted
-	return func() { c.finish(r) }
+	return cause, killed, got()
 }
 
 // interrupt sends SIGINT to the running call, once the kernel can tell for which call it is: it ignores one that comes between two.
@@ -213,7 +257,7 @@ func (in *interpreter) close() {
 		in.procs.kill(k.proc)
 		k.in.Close()
 		k.tap.close()
-		in.kernel = nil
+		in.kernel, in.waiting = nil, nil
 	}
 }
 
@@ -273,7 +317,7 @@ func (k *kernel) begin(c *call) {
 	default:
 	}
 	k.mu.Lock()
-	k.call, k.runs = c.id, make(chan struct{})
+	k.call, k.runs, k.asks = c.id, make(chan struct{}), c.program != ""
 	k.mu.Unlock()
 	k.tap.attach(c)
 }
@@ -405,6 +449,10 @@ func (k *kernel) handle(f proto.Frame) error {
 		if mine {
 			return k.reply(f.Payload)
 		}
+	case proto.Calls:
+		if mine {
+			return k.asked(f.Payload)
+		}
 	default:
 		return errors.New("guest: unexpected frame from the kernel")
 	}
@@ -424,11 +472,15 @@ func (k *kernel) reply(payload []byte) error {
 	if string(fields[0]) == proto.OK {
 		r.status = proto.OK
 	}
+	k.answer(r)
+	return nil
+}
+
+func (k *kernel) answer(r reply) {
 	select {
 	case k.done <- r:
 	default: // one result a call
 	}
-	return nil
 }
 
 func (k *kernel) dead() bool {

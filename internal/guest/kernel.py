@@ -1,13 +1,16 @@
 """Lathe's Python kernel: one long-lived interpreter that runs cells for the guest.
 
 It is started by internal/guest (kernel.go) and talks with it in the frames of internal/guest/proto, requests on fd 3 and messages on fd 4;
-what is written to fds 1 and 2 the guest takes from pipes. Payloads: START is a list (code, directory, then names and values of the
-environment), WARM a list of modules, RENEW "1" in a fresh container; each is answered by RESULT: status NUL exit code NUL error.
+what is written to fds 1 and 2 the guest takes from pipes. Payloads: START is a list (code, directory, names of functions one a line, then
+names and values of the environment), WARM a list of modules, RENEW a list (1 in a fresh container, then names and values of
+the environment); each is answered by RESULT: status NUL exit code NUL error. In place of it a START may be answered by CALLS, a list (number, name, arguments) for each call of such a function; the
+program waits then for RESUME, a list ("results", "timeout" or "interrupt", then number, "1" for an error, and text of each), which is
+answered as a START is.
 Before the code of a START runs comes STARTED: from then until RESULT, and no earlier, the guest may send SIGINT.
 PING asks the guest to drain fds 1 and 2 and is answered by HELLO; HELLO to the guest says that the kernel is ready, and which one.
 
 The guest drains fds 1 and 2 before it acts on a frame, so a display or a result never overtakes what was printed before it.
-The sources of wire.py and display.py stand before this file's, in one namespace. IPython's InteractiveShell runs the cells where it is
+The sources of wire.py, display.py and calls.py stand before this file's, in one namespace. IPython's InteractiveShell runs the cells where it is
 installed, else Plain below. Everything that is not needed to start is imported late.
 """
 import builtins
@@ -90,7 +93,7 @@ class Plain:
         main = types.ModuleType("__main__")
         main.__builtins__ = builtins
         sys.modules["__main__"] = main
-        self.names = main.__dict__
+        self.names = main.__dict__  # of programs; also in the engine below
         builtins.display, builtins.exit, builtins.quit = self.display, leave, leave
         sys.displayhook = self.displayhook
 
@@ -106,6 +109,9 @@ class Plain:
         return None
 
     def warm(self):
+        pass
+
+    def renew(self):
         pass
 
     def execute(self, code):
@@ -232,7 +238,8 @@ def ipython(figures):
     config = Config()
     config.HistoryManager.enabled = False
     config.InteractiveShell.colors = "NoColor"
-    config.InteractiveShell.ipython_dir = tempfile.mkdtemp(prefix="ipython-")
+    # Not a random name: it would be the same in all sandboxes that are restored from one image.
+    config.InteractiveShell.ipython_dir = os.path.join(tempfile.gettempdir(), f".ipython-{os.getpid()}")
     config.InteractiveShell.banner1 = ""
     shell = Shell.instance(config=config)
     shell.display_formatter.active_types = ["text/plain", "text/markdown", "text/latex", "image/png", "image/jpeg"]
@@ -240,9 +247,11 @@ def ipython(figures):
     png.for_type_by_name("matplotlib.figure", "Figure", figures.png)
     import warnings
     warnings.filterwarnings("ignore", message="To exit: use")
+    folders = [folder for folder, *_ in os.walk(shell.ipython_dir)]
 
     class Engine:
         flavour = b"ipython"
+        names = shell.user_ns
 
         def run(self, code):
             result = shell.run_cell(code, store_history=True)
@@ -253,6 +262,10 @@ def ipython(figures):
                 raise ValueError
             except ValueError:
                 shell.InteractiveTB.structured_traceback(*sys.exc_info())
+
+        def renew(self):
+            for folder in folders:  # /tmp may be another one
+                os.makedirs(folder, exist_ok=True)
 
     return Engine()
 
@@ -281,10 +294,11 @@ def installable():
         pass
 
 
-def cell(engine, figures, code, where, env):
+def cell(engine, figures, code, where, functions, env):
     environment(env)
     if "PIP_CERT" in env:
         installable()
+    tools.offer(functions.split(), engine.names)
     reserve.take()
     if where:
         os.chdir(where)
@@ -332,20 +346,54 @@ def warm(engine, modules):
             importlib.import_module(name)
         except BaseException as error:
             missing.append(f"{name}: {describe(error)}")
+    try:
+        exercise()
+    except BaseException as error:
+        missing.append(describe(error))
+    import gc
+    gc.collect()
+    gc.freeze()  # what is imported stays: no collection need look at it again
     return b"ok", 0, "; ".join(missing)
 
 
-def renew(fresh):
-    """New randomness after a restore; the seeds of the random modules only in a fresh container, since a program may have set them."""
+def exercise():
+    """Does once what is slow the first time, so that restored copies need not: a plot, a table."""
+    pyplot, pandas = sys.modules.get("matplotlib.pyplot"), sys.modules.get("pandas")
+    if pyplot is not None:
+        figure = pyplot.figure()
+        figure.gca().plot([1, 2])
+        figure.savefig(io.BytesIO(), format="png", bbox_inches="tight")
+        pyplot.close(figure)
+    if pandas is not None:
+        repr(pandas.DataFrame({"a": [1.5], "b": ["c"]}).describe())
+
+
+# Modules that have a random generator of their own for all their users, under a function "seed".
+SEEDED = ("random", "numpy.random", "sympy.core.random", "torch")
+
+
+def renew(engine, fresh, env):
+    """New randomness after a restore, of which there may be several from one image. What a program may have chosen itself is left alone
+    unless none has run: seeds, and the variables in env."""
     if "ssl" in sys.modules:
         sys.modules["ssl"].RAND_add(os.urandom(32), 32.0)
     if "tempfile" in sys.modules:
         sys.modules["tempfile"]._name_sequence = None
-    if fresh:
-        for name in ("random", "numpy.random", "torch"):
-            seed = getattr(sys.modules.get(name), "seed", None)
-            if seed is not None:
-                seed()
+    if "uuid" in sys.modules:
+        uuid = sys.modules["uuid"]  # libuuid keeps what it once chose, so from here on uuid1 is Python's own
+        uuid._generate_time_safe = uuid._last_timestamp = None
+        uuid._node = int.from_bytes(os.urandom(6), "big") | 1 << 40
+    if not fresh:
+        return b"ok", 0, ""
+    for name in SEEDED:
+        seed = getattr(sys.modules.get(name), "seed", None)
+        if seed is not None:
+            seed()
+    if "multiprocessing.process" in sys.modules:
+        process = sys.modules["multiprocessing.process"].current_process()
+        process.authkey = os.urandom(32)
+    os.environ.update(env)
+    engine.renew()
     return b"ok", 0, ""
 
 
@@ -365,12 +413,13 @@ def serve():
         kind, payload = wire.receive()
         try:
             if kind == START:
-                code, where, *env = unlist(payload)
-                done = cell(engine, figures, code, where, dict(zip(env[::2], env[1::2])))
+                code, where, functions, *env = unlist(payload)
+                done = cell(engine, figures, code, where, functions, dict(zip(env[::2], env[1::2])))
             elif kind == WARM:
                 done = warm(engine, unlist(payload))
             elif kind == RENEW:
-                done = renew(payload == b"1")
+                fresh, *env = unlist(payload)
+                done = renew(engine, fresh == "1", dict(zip(env[::2], env[1::2])))
             else:
                 os._exit(0)
         except BaseException as error:
@@ -390,6 +439,7 @@ def serve():
 outer = {}  # what the variables of the last call were before it
 reserve = Reserve()
 wire = Wire()
+tools = Tools()
 os.register_at_fork(after_in_child=wire.forked)
 signal.signal(signal.SIGINT, wire.interrupted)
 OUT = sys.stdout = sys.__stdout__ = Stream(1)

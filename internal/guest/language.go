@@ -14,6 +14,8 @@ type language struct {
 	path   func(*Config) string
 	args   func(proto.Limits) []string
 	limits func(proto.Limits) proto.Limits
+	// functions says that programs can call functions of the client's.
+	functions bool
 }
 
 //go:embed kernel.js
@@ -26,7 +28,7 @@ require("vm").runInThisContext(read(read(4).readUInt32BE()).toString(), "<lathe 
 
 var languages = map[string]*language{
 	proto.Python: {
-		name: "python3", source: kernelSource,
+		name: "python3", source: kernelSource, functions: true,
 		path:   func(c *Config) string { return c.Python },
 		args:   func(proto.Limits) []string { return []string{"-c", kernelStub} },
 		limits: func(l proto.Limits) proto.Limits { return l },

@@ -2,6 +2,7 @@ package guest
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
@@ -82,7 +83,7 @@ func (n *network) listen() error {
 // name nobody could foresee. An earlier bundle is replaced in one step.
 func (n *network) writeBundle(c proto.ConnectCall) (string, error) {
 	if n.dir == "" {
-		dir, err := os.MkdirTemp(n.tmp, ".lathe-trust-")
+		dir, err := os.MkdirTemp(n.tmp, ".lathe-trust-"+rand.Text()+"-")
 		if err != nil {
 			return "", err
 		}

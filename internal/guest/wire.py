@@ -5,7 +5,7 @@ import sys
 from _thread import RLock, get_ident
 
 CHUNK, LARGEST = 256 << 10, 12 << 20
-PING, HELLO, START, WARM, RENEW, STARTED, OUTPUT, DISPLAY, RESULT = 1, 2, 3, 4, 5, 6, 8, 9, 12
+PING, HELLO, START, WARM, RENEW, STARTED, OUTPUT, DISPLAY, RESULT, RESUME, CALLS = 1, 2, 3, 4, 5, 6, 8, 9, 12, 14, 15
 STDERR, VALUE, DISPLAYED = b"\2", b"\3", b"\4"
 MAIN = get_ident()
 

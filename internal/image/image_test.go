@@ -35,6 +35,11 @@ func TestFind(t *testing.T) {
 		"damaged/image.json":              "{",
 		"foreign/rootfs/usr/bin/python3":  "",
 		"foreign/rootfs/usr/lib/os-relea": "",
+		"shell/bin/sh":                    "",
+		"local/rootfs/opt/py/python3":     "",
+		"local/image.json":                `{"name": "local", "env": {"PATH": "/nowhere:/opt/py"}}`,
+		"pulled/rootfs/usr/bin/python3":   "",
+		"pulled/image.json":               `{"name": "pulled", "reference": "docker.io/library/python:3.13"}`,
 	})
 	if err := os.Symlink("python-2", filepath.Join(dir, "python")); err != nil {
 		t.Fatal(err)
@@ -50,14 +55,17 @@ func TestFind(t *testing.T) {
 		{"a root file system of its own", filepath.Join(dir, "bare"), "bare", "bare", ""},
 		{"the Root of an image", filepath.Join(dir, "python-2/rootfs"), "python-2/rootfs", "python", ""},
 		{"a folder without image.json", filepath.Join(dir, "foreign"), "foreign/rootfs", "foreign", ""},
-		{"unknown name", "r", "", "", "image/build.sh --name r"},
+		{"what was pulled, by its reference", "docker.io/library/python:3.13", "pulled/rootfs", "pulled", ""},
+		{"only a shell", filepath.Join(dir, "shell"), "shell", "shell", ""},
+		{"Python in a PATH of its own", "local", "local/rootfs", "local", ""},
+		{"unknown name", "r", "", "", "lathe image build r"},
 		{"missing folder", filepath.Join(dir, "none"), "", "", "make image"},
-		{"reference", "docker.io/library/python:3.12", "", "", "docker export"},
-		{"short reference", "python:3.12", "", "", "docker export"},
+		{"reference", "docker.io/library/python:3.12", "", "", "lathe image pull"},
+		{"short reference", "python:3.12", "", "", "lathe image pull"},
 		{"nonsense", "py thon", "", "", "neither a folder"},
-		{"OCI layout", filepath.Join(dir, "layout"), "", "", "OCI layout"},
-		{"no Python in it", filepath.Join(dir, "empty"), "", "", "no usr/bin/python3"},
-		{"damaged", "damaged", "", "", "--force"},
+		{"OCI layout", filepath.Join(dir, "layout"), "", "", "lathe image pull"},
+		{"no Python in it", filepath.Join(dir, "empty"), "", "", "has no python3 and no shell"},
+		{"damaged", "damaged", "", "", "is damaged"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -78,6 +86,11 @@ func TestFind(t *testing.T) {
 				t.Errorf("Open(%s) is %+v, %v", img.Dir, again, err)
 			}
 		})
+	}
+	for ref, want := range map[string]string{"local": "/opt/py/python3", "python": "/usr/bin/python3", filepath.Join(dir, "shell"): ""} {
+		if img, err := Find(ref, []string{dir}); err != nil || img.Python != want {
+			t.Errorf("the Python of %s is %q, %v, want %q", ref, img.Python, err, want)
+		}
 	}
 	if _, err := Find("r", []string{dir}); !errors.Is(err, ErrNotFound) {
 		t.Errorf("an unknown name is %v, want ErrNotFound", err)

@@ -93,3 +93,31 @@ func FuzzUnpack(f *testing.F) {
 		}
 	})
 }
+
+func TestShare(t *testing.T) {
+	t.Parallel()
+	dir := newImage(t, map[string][]byte{"pages": pages(), "state": []byte("x")})
+	n, err := Seal(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	second := filepath.Join(t.TempDir(), "deep", "mem_2")
+	if err := os.Mkdir(filepath.Dir(second), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := Share(dir, second); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.RemoveAll(dir); err != nil {
+		t.Fatal(err)
+	}
+	if got, ok := Sealed(second); !ok || got != n {
+		t.Errorf("%d bytes, sealed %v", got, ok)
+	}
+	if data, err := os.ReadFile(filepath.Join(Image(second), "pages")); err != nil || !bytes.Equal(data, pages()) {
+		t.Errorf("%d bytes, %v", len(data), err)
+	}
+	if err := Share(dir, filepath.Join(t.TempDir(), "x")); err == nil {
+		t.Error("an image that is gone was shared")
+	}
+}

@@ -203,12 +203,15 @@ func (s *stored) one(items []turn.Item, t *storedTurn) []turn.Item {
 		}
 		return out
 	}
-	sent := map[string]turn.Call{}
+	sent, hosted := map[string]turn.Call{}, map[string]turn.HostedCall{}
 	var order []string
 	for _, it := range items {
-		if c, ok := it.(turn.Call); ok {
-			sent[c.CallID] = c
-			order = append(order, c.CallID)
+		switch v := it.(type) {
+		case turn.Call:
+			sent[v.CallID] = v
+			order = append(order, v.CallID)
+		case turn.HostedCall:
+			hosted[v.ID] = v
 		}
 	}
 	open := map[string]bool{}
@@ -217,6 +220,11 @@ func (s *stored) one(items []turn.Item, t *storedTurn) []turn.Item {
 	}
 	var out []turn.Item
 	for _, it := range t.items {
+		if h, ok := it.(turn.HostedCall); ok { // it waited when the turn was stored, and may have ended since
+			if now, ok := hosted[h.ID]; ok {
+				it = s.fill(now)
+			}
+		}
 		c, ok := it.(turn.Call)
 		if !ok || !open[c.CallID] {
 			out = append(out, it)
@@ -243,6 +251,12 @@ func (s *stored) fill(h turn.HostedCall) turn.HostedCall {
 	switch {
 	case !ok:
 		return h
+	case h.Pending && (c.Pending || c.ForModel == ""):
+		h.Container = c.Container
+		return h
+	case h.Pending: // it has ended, and the client did not get that answer
+		c.Pending = true
+		return c
 	case h.Outputs == nil, h.Code == c.Code && turn.SameOutputs(h, c):
 		return c
 	}

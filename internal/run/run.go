@@ -66,6 +66,8 @@ func (r *Runner) Stream(ctx context.Context, req *turn.Request) turn.Stream {
 			switch e := ev.(type) {
 			case turn.HostedDone:
 				rec.calls = append(rec.calls, e.Call)
+			case turn.HostedPaused:
+				rec.calls = append(rec.calls, e.Call)
 			case turn.Finished:
 				err = rec.finish(ctx, e)
 			}

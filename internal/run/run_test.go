@@ -429,3 +429,35 @@ func TestFileIDsThatCannotBeResolved(t *testing.T) {
 		t.Errorf("without files: %v", err)
 	}
 }
+
+// TestPendingCalls: a call that waited is found again with its container, and one that has ended since with its result.
+func TestPendingCalls(t *testing.T) {
+	b := newBench(t)
+	paused := turn.HostedCall{ID: "ci_1", Tool: "python", Container: "cntr_1", Code: "1", Status: turn.StatusInProgress, Pending: true}
+	asked := turn.Call{CallID: turn.NewHiddenCallID(), Name: "f", Arguments: "{}", Caller: "ci_1"}
+	stream := func(req *turn.Request, events ...turn.Event) {
+		t.Helper()
+		if _, err := b.turn(req, events...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	stream(&turn.Request{Hosted: &turn.Hosted{Tools: []string{"python"}}}, turn.Started{}, turn.HostedPaused{Call: paused},
+		turn.Finished{Reason: turn.ReasonCalls, HostedCalls: 1, Items: []turn.Item{paused, asked}, Container: &turn.Container{ID: "cntr_1"}})
+	sent := paused
+	sent.Container, sent.Outputs = "", nil
+	next := &turn.Request{Hosted: &turn.Hosted{Tools: []string{"python"}}, Items: []turn.Item{sent, asked, turn.Result{CallID: asked.CallID}}}
+	stop := turn.Finished{Reason: turn.ReasonStop, HostedCalls: 1}
+	stream(next, turn.Started{}, stop)
+	got := b.loop.requests[1]
+	if diff := cmp.Diff([]turn.Item{paused, asked, turn.Result{CallID: asked.CallID}}, got.Items); diff != "" || got.Hosted.Recent != "cntr_1" {
+		t.Errorf("container %q: %s", got.Hosted.Recent, diff)
+	}
+	done := paused
+	done.Pending, done.Status, done.Outputs, done.ForModel = false, turn.StatusCompleted, []turn.Output{{Text: "1"}}, "1"
+	stream(next, turn.Started{}, turn.HostedResumed{ID: "ci_1"}, turn.HostedDone{Call: done}, stop)
+	stream(next, turn.Started{}, stop)
+	done.Pending = true
+	if diff := cmp.Diff(turn.Item(done), b.loop.requests[3].Items[0]); diff != "" {
+		t.Error(diff)
+	}
+}

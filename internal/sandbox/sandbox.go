@@ -68,6 +68,10 @@ type Sandbox interface {
 var (
 	// ErrNotStarted: the program certainly did not run.
 	ErrNotStarted = errors.New("sandbox: the call was not started")
+	// ErrWaiting, with ErrNotStarted: a program waits in the interpreter (Result.Calls); it must go on first.
+	ErrWaiting = errors.New("sandbox: a program waits for its calls")
+	// ErrNoProgram, with ErrNotStarted: the program that was to go on does not wait here.
+	ErrNoProgram = errors.New("sandbox: no such program waits")
 	// ErrDied: the sandbox ended, and the program with it.
 	ErrDied = errors.New("sandbox: ended while the call ran")
 	// ErrOutOfMemory comes with ErrDied where the host's memory limit ended the sandbox: that is the program's failure.
@@ -164,6 +168,34 @@ type Call struct {
 	Env map[string]string
 	// Timeout overrides Limits.ExecTime if it is shorter and not 0.
 	Timeout time.Duration
+	// Functions are async functions that a program of the default Python session can call (see Result.Calls). Program names the program
+	// then, so that Resume finds it.
+	Functions []string
+	Program   string
+	// Resume lets the program called Program go on, in place of Code. Its time goes on where it stopped.
+	Resume *Resume
+}
+
+// Resume is what a program gets that waits for the calls of its functions.
+type Resume struct {
+	// Results are those of all calls of Result.Calls. TimedOut raises TimeoutError from each instead.
+	Results  []FunctionResult
+	TimedOut bool
+	// Interrupt ends whatever program waits, by KeyboardInterrupt or by force.
+	Interrupt bool
+}
+
+// FunctionResult answers a FunctionCall; Error raises it as an exception.
+type FunctionResult struct {
+	ID    uint32
+	Text  string
+	Error bool
+}
+
+// FunctionCall is a program's call of one of Call.Functions. Arguments is a JSON object. Both are the program's: hostile.
+type FunctionCall struct {
+	ID              uint32
+	Name, Arguments string
 }
 
 // Output is one piece of what a program put out, in order.
@@ -194,6 +226,7 @@ const (
 	StatusTimeout     Status = "timeout"
 	StatusInterrupted Status = "interrupted"
 	StatusKilled      Status = "killed"
+	StatusWaiting     Status = "waiting" // for Result.Calls
 )
 
 // Result is how a call ended. Its output has gone to the sink.
@@ -207,6 +240,9 @@ type Result struct {
 	// KernelRestarted says that the interpreter had to be killed: its variables are gone.
 	KernelRestarted bool
 	Duration        time.Duration
+	// Calls are what the program waits for, with StatusWaiting: it is stopped, and goes on with Call.Resume, also after Checkpoint and
+	// Restore. No other call runs in the default Python session until then; other sessions and kinds are free.
+	Calls []FunctionCall
 	// Edit is the result of a call of kind Edit with StatusOK.
 	Edit *EditResult
 }

@@ -39,18 +39,18 @@ type share struct {
 func (b *budget) open(r *http.Request) (*share, error) {
 	s := &share{budget: b, ctx: r.Context()}
 	if r.ContentLength > 0 {
-		return s, s.take(r.ContentLength)
+		return s, s.take(r.Context(), r.ContentLength)
 	}
 	return s, nil
 }
 
-func (s *share) take(n int64) error {
+func (s *share) take(ctx context.Context, n int64) error {
 	if !s.sem.TryAcquire(n) {
-		ctx, cancel := context.WithTimeout(s.ctx, s.wait)
+		waiting, cancel := context.WithTimeout(ctx, s.wait)
 		defer cancel()
-		if err := s.sem.Acquire(ctx, n); err != nil {
-			if s.ctx.Err() != nil {
-				return context.Cause(s.ctx)
+		if err := s.sem.Acquire(waiting, n); err != nil {
+			if ctx.Err() != nil {
+				return context.Cause(ctx)
 			}
 			return &turn.Error{
 				Kind: turn.KindOverloaded, RetryAfter: 5 * time.Second,
@@ -78,7 +78,7 @@ func (b *countedBody) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
 	s := b.share
 	if s.read += int64(n); s.read > s.taken {
-		if short := s.take(max(chunk, s.read-s.taken)); short != nil {
+		if short := s.take(s.ctx, max(chunk, s.read-s.taken)); short != nil {
 			return n, short
 		}
 	}

@@ -18,18 +18,33 @@ import (
 // ReadZip judges an archive of size bytes. Nothing that its headers claim is believed: sizes are counted as bytes come, every name is
 // checked, and an archive whose parts contradict each other is refused with the name of the entry. The error is that of r.
 func ReadZip(src io.ReaderAt, size int64, limits Limits) (*Package, *Report, error) {
-	limits.setDefaults()
-	r := &reader{limits: limits}
-	z := &zipReader{reader: r, src: &source{r: src}, size: size}
-	z.read()
-	if z.src.err != nil {
-		return nil, nil, z.src.err
+	r, err := unzip(src, size, limits)
+	if err != nil {
+		return nil, nil, err
 	}
 	if !r.report.Loads() && len(r.files) == 0 {
 		return nil, &r.report, nil // without files everything else would repeat it
 	}
 	p, report := r.finish("")
 	return p, report, nil
+}
+
+// Unzip reads an archive as ReadZip does, and returns its files without asking whether they are a skill. They are whole only if the report
+// Loads.
+func Unzip(src io.ReaderAt, size int64, limits Limits) ([]File, *Report, error) {
+	r, err := unzip(src, size, limits)
+	if err != nil {
+		return nil, nil, err
+	}
+	return r.files, &r.report, nil
+}
+
+func unzip(src io.ReaderAt, size int64, limits Limits) (*reader, error) {
+	limits.setDefaults()
+	r := &reader{limits: limits}
+	z := &zipReader{reader: r, src: &source{r: src}, size: size}
+	z.read()
+	return r, z.src.err
 }
 
 // source remembers the reader's own error, so that it is told from a fault of the archive.

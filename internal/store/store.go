@@ -1,4 +1,4 @@
-// Package store is the contract of what is kept in a database: containers, files, steps, skills and what projects used. It does no I/O
+// Package store is the contract of what is kept in a database: containers, their checkpoints, files, steps, skills and what projects used. It does no I/O
 // itself; sqlite implements it, and storetest is the suite that every implementation passes. The bytes of files are in package blob.
 //
 // Every row belongs to a project. A method that takes a project sees only that project's rows: another project's id answers as an
@@ -17,6 +17,7 @@ var ErrNotFound = errors.New("store: not found")
 // Store is one database.
 type Store interface {
 	Containers() Containers
+	Checkpoints() Checkpoints
 	Files() Files
 	Steps() Steps
 	Skills() Skills
@@ -121,6 +122,25 @@ type Containers interface {
 	Renew(ctx context.Context, owner string, lease time.Time) (int, error)
 	// WithMemory returns the containers of all projects that have a Memory, the longest written one first.
 	WithMemory(ctx context.Context) ([]Container, error)
+}
+
+// Checkpoint is a row of Checkpoints: a state of a container that a client gave a name.
+type Checkpoint struct {
+	ID, Project, Container, Name string
+	// Memory says that it has more than files.
+	Memory bool
+	// Bytes is what it takes on disk, as it was made.
+	Bytes     int64
+	CreatedAt time.Time
+}
+
+// Checkpoints keeps checkpoints. Those of a container that is deleted go with it.
+type Checkpoints interface {
+	// Create adds a row. A second one of a container with its name is ErrExists, a container that the project does not have ErrNotFound.
+	Create(ctx context.Context, c Checkpoint) error
+	Get(ctx context.Context, project, container, id string) (Checkpoint, error)
+	List(ctx context.Context, project, container string, p Page) (rows []Checkpoint, more bool, err error)
+	Delete(ctx context.Context, project, container, id string) error
 }
 
 // ErrExists is returned for a second row with the same unique value.

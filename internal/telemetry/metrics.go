@@ -76,6 +76,11 @@ func New(version string) *Metrics {
 	return m
 }
 
+// Gauge shows what value returns whenever the metrics are read. Call it once for a name.
+func (m *Metrics) Gauge(name, help string, value func() float64) {
+	m.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, value))
+}
+
 // Handler serves the metrics in Prometheus's text form.
 func (m *Metrics) Handler() http.Handler {
 	return promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{})

@@ -58,6 +58,16 @@ func (p pairs) Stream(context.Context, *turn.Request) turn.Stream {
 	}
 }
 
+func TestGauge(t *testing.T) {
+	t.Parallel()
+	m := New("test")
+	value := 3.0
+	m.Gauge("lathe_queue", "Who waits.", func() float64 { return value })
+	want(t, m, "lathe_queue 3")
+	value = 4
+	want(t, m, "lathe_queue 4")
+}
+
 func TestStreamer(t *testing.T) {
 	t.Parallel()
 	m := New("1.2")

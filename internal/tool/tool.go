@@ -40,7 +40,7 @@ type Workspace interface {
 	// Notes are things that the model and the client must be told, such as "the interpreter was restarted: variables are gone, files
 	// are kept". Each is returned once.
 	Notes() []string
-	// Run runs one call after all that were queued for this container before it. sink gets output while it is printed, from another
+	// Run runs one call, or goes on with one whose program waits (Call.Answers), after all that were queued for this container before it. sink gets output while it is printed, from another
 	// goroutine, never after Run has returned. Cancelling ctx interrupts the program within a second and returns ctx's error.
 	//
 	// The program's own failure, time-out and death by memory are in the Outcome with a nil error. An error means that the sandbox
@@ -48,6 +48,9 @@ type Workspace interface {
 	Run(ctx context.Context, call Call, sink func(Chunk)) (*Outcome, error)
 	// Mount has skills visible to later calls of this workspace. A skill of the same name and another version is replaced for them.
 	Mount(skills []Skill)
+	// Waiting returns the calls that the program of a hosted call waits for, also where a gateway has been restarted since. ok is false if no
+	// program of that call waits here (any more). Errors are *turn.Error.
+	Waiting(ctx context.Context, id string) (wanted []Wanted, ok bool, err error)
 	// Find returns the file that path (/mnt/data/...) names now, as its newest cfile_, and whether there is one.
 	Find(ctx context.Context, path string) (turn.File, bool)
 	Close() error
@@ -58,6 +61,25 @@ type Call struct {
 	Tool string // Python, Bash or Edit
 	// Code is as Args.Finish returned it: for Edit the JSON object of the arguments, which ParseEdit takes.
 	Code string
+	// ID is the hosted call's: a program that waits is found by it.
+	ID string
+	// Functions are the client's tools that a Python program may call.
+	Functions []Function
+	// Answers, by Wanted.CallID, let the program of ID go on that waits for them; Code is then not used. Nil starts a new one.
+	Answers map[string]Answer
+}
+
+// Wanted is a call of the client's tool that a program has made and waits for.
+type Wanted struct {
+	CallID    string `json:"call_id"` // minted by the workspace, as turn.NewHiddenCallID does
+	Tool      string `json:"tool"`
+	Arguments string `json:"arguments"` // a JSON object
+}
+
+// Answer is the client's result for a Wanted. Error raises it as an exception in the program.
+type Answer struct {
+	Text  string
+	Error bool
 }
 
 // The values of Outcome.Status.
@@ -67,6 +89,7 @@ const (
 	StatusTimeout     = "timeout"
 	StatusKilled      = "killed" // most often for want of memory
 	StatusInterrupted = "interrupted"
+	StatusWaiting     = "waiting" // the program has not ended: it waits for Outcome.Wanted
 )
 
 // Chunk is output as it is printed.
@@ -91,4 +114,7 @@ type Outcome struct {
 	// not done: then Status is error, and Outputs says why.
 	Edit            *turn.Edit
 	Path, ErrorCode string
+	// Wanted are the calls that the program waits for, with StatusWaiting. Outputs and Files come when it ends, those from before it waited
+	// included; Duration is without the time that it has waited.
+	Wanted []Wanted
 }

@@ -89,6 +89,9 @@ func (v *Validator) Push(ev Event) error {
 	case HostedResumed:
 		return v.move(ev, "", "code-done")
 	case HostedPaused:
+		if v.block == "code-done" {
+			v.block = "running" // its calls are shown once more
+		}
 		return v.move(ev, "running", "")
 	case BlockDone:
 		return v.move(ev, "", "")

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/lathe-gateway/lathe/internal/wire/oaichat"
 )
 
 // Scenario is a named function of the request.
@@ -18,7 +20,7 @@ type Scenario struct {
 // Scenarios are what cmd/stub serves. A request chooses one by its model (stub-<name>) or by #stub:<name> in its last user message, the
 // message first; without either it is run.
 //
-// The user's message feeds them: each fenced Python block is code for one hosted call, a line "args: {...}" the arguments of the client's
+// The user's message feeds them: each fenced block of python, bash or edit (a JSON object) is one hosted call, a line "args: {...}" the arguments of the client's
 // function, a line "answer: ..." the final text, in which {result} stands for the last tool result.
 func Scenarios() []Scenario {
 	return []Scenario{
@@ -61,17 +63,49 @@ func ByName(r *Request) Answer {
 
 var (
 	marker     = regexp.MustCompile(`#stub:([a-z_]+)`)
-	fenced     = regexp.MustCompile("(?s)```(?:python|py)\n(.*?)```")
+	fenced     = regexp.MustCompile("(?s)```(python|py|bash|edit)\n(.*?)```")
 	argsLine   = regexp.MustCompile(`(?m)^args: (.*)$`)
 	answerLine = regexp.MustCompile(`(?m)^answer: (.*)$`)
 )
 
-func blocks(r *Request) []string {
-	var out []string
+// block is a fenced block of the user's message.
+type block struct{ tool, code string }
+
+func blocks(r *Request) []block {
+	var out []block
 	for _, m := range fenced.FindAllStringSubmatch(r.LastUser(), -1) {
-		out = append(out, m[1])
+		if m[1] == "py" {
+			m[1] = "python"
+		}
+		out = append(out, block{m[1], m[2]})
 	}
 	return out
+}
+
+// call is a call of the hosted tool that a block is for; its name is "" where the request has no such tool.
+func (b block) call(r *Request) Call {
+	switch b.tool {
+	case "bash":
+		raw, err := oaichat.Marshal(map[string]string{"command": b.code})
+		if err != nil {
+			panic(err) // a string always encodes
+		}
+		return Call{Name: hostedNamed(r, "bash"), Pieces: Pieces(string(raw), 7)}
+	case "edit":
+		return Call{Name: hostedNamed(r, "edit"), Pieces: Pieces(strings.TrimSpace(b.code), 7)}
+	}
+	return Call{Name: hostedTool(r), Pieces: CodeArguments(b.code, 7)}
+}
+
+// hostedNamed is the hosted tool of a name, which the gateway changes where a client has one of that name.
+func hostedNamed(r *Request, name string) string {
+	found := ""
+	for _, f := range r.Functions() {
+		if f.Name == name && found == "" || f.Name == "lathe_"+name {
+			found = f.Name
+		}
+	}
+	return found
 }
 
 // hostedTool is the name of the tool that takes code: the gateway may have renamed it. It is "" where there is none.
@@ -110,11 +144,11 @@ func final(r *Request) Answer {
 }
 
 func run(r *Request) Answer {
-	code, tool, round := blocks(r), hostedTool(r), len(r.ToolResults())
-	if round >= len(code) || tool == "" {
+	code, round := blocks(r), len(r.ToolResults())
+	if round >= len(code) || code[round].call(r).Name == "" {
 		return final(r)
 	}
-	steps := []Step{Call{Name: tool, Pieces: CodeArguments(code[round], 7)}}
+	steps := []Step{code[round].call(r)}
 	if round == 0 {
 		steps = append([]Step{Text("Let me "), Text("compute.")}, steps...)
 	}
@@ -142,21 +176,20 @@ func clientTool(r *Request) Answer {
 }
 
 func mixed(r *Request) Answer {
-	code, tool := blocks(r), hostedTool(r)
-	if len(r.ToolResults()) > 0 || len(code) == 0 || tool == "" || clientFunction(r) == "" {
+	code := blocks(r)
+	if len(r.ToolResults()) > 0 || len(code) == 0 || code[0].call(r).Name == "" || clientFunction(r) == "" {
 		return final(r)
 	}
-	return Do(Call{Name: tool, Pieces: CodeArguments(code[0], 7)}, clientCall(r))
+	return Do(code[0].call(r), clientCall(r))
 }
 
 func parallel(r *Request) Answer {
-	tool := hostedTool(r)
-	if len(r.ToolResults()) > 0 || tool == "" {
+	if len(r.ToolResults()) > 0 || hostedTool(r) == "" {
 		return final(r)
 	}
 	var a Answer
-	for _, code := range blocks(r) {
-		a.Steps = append(a.Steps, Call{Name: tool, Pieces: CodeArguments(code, 7)})
+	for _, b := range blocks(r) {
+		a.Steps = append(a.Steps, b.call(r))
 	}
 	return a.With(Quirks{Interleave: true})
 }
@@ -197,15 +230,14 @@ func errorFrame(*Request) Answer {
 }
 
 func repeat(r *Request) Answer {
-	tool := hostedTool(r)
-	if tool == "" {
+	b := block{"python", "print('again')"}
+	if all := blocks(r); len(all) > 0 {
+		b = all[0]
+	}
+	if b.call(r).Name == "" {
 		return final(r)
 	}
-	code := "print('again')"
-	if b := blocks(r); len(b) > 0 {
-		code = b[0]
-	}
-	return Do(Call{Name: tool, Pieces: CodeArguments(code, 7)})
+	return Do(b.call(r))
 }
 
 // Describe lists the scenarios for people.

@@ -127,6 +127,62 @@ func TestMessagesCode(t *testing.T) {
 	})
 }
 
+// The tools of the newer versions, all in one container: the editor's results, bash and Python over the same files.
+func TestMessagesTools(t *testing.T) {
+	t.Parallel()
+	l := newLathe(t, nil)
+	prompt := "Please work.\n```edit\n{\"command\": \"create\", \"path\": \"/mnt/data/a.txt\", \"file_text\": \"one\\ntwo\\n\"}\n```\n" +
+		"```edit\n{\"command\": \"str_replace\", \"path\": \"/mnt/data/a.txt\", \"old_str\": \"two\", \"new_str\": \"drei\"}\n```\n" +
+		"```edit\n{\"command\": \"view\", \"path\": \"/mnt/data/a.txt\", \"view_range\": [2, 2]}\n```\n" +
+		"```edit\n{\"command\": \"view\", \"path\": \"/mnt/data/none\"}\n```\n" +
+		"```bash\ncat a.txt; echo oops >&2; cp a.txt $OUTPUT_DIR/; exit 3\n```\n" +
+		"```python\nprint(len(open('a.txt').read()))\n```\nanswer: {result}"
+	both(t, func(t *testing.T, streamed bool) {
+		c := l.claudeClient()
+		m := create(t, c, streamed, anthropic.MessageNewParams{
+			Model: "stub", MaxTokens: 1000, Messages: []anthropic.MessageParam{user(prompt)},
+			Tools: []anthropic.ToolUnionParam{{OfCodeExecutionTool20260521: &anthropic.CodeExecutionTool20260521Param{}}},
+		})
+		var editor []anthropic.TextEditorCodeExecutionToolResultBlockContentUnion
+		var bash anthropic.BashCodeExecutionToolResultBlockContentUnion
+		var python anthropic.CodeExecutionToolResultBlockContentUnion
+		for _, b := range m.Content {
+			switch b := b.AsAny().(type) {
+			case anthropic.TextEditorCodeExecutionToolResultBlock:
+				editor = append(editor, b.Content)
+			case anthropic.BashCodeExecutionToolResultBlock:
+				bash = b.Content
+			case anthropic.CodeExecutionToolResultBlock:
+				python = b.Content
+			}
+		}
+		if len(editor) != 4 {
+			t.Fatalf("%s", m.RawJSON())
+		}
+		if e := editor[0]; e.Type != "text_editor_code_execution_create_result" || e.IsFileUpdate {
+			t.Errorf("create: %s", e.RawJSON())
+		}
+		if e := editor[1]; e.OldStart != 1 || !slices.Equal(e.Lines, []string{" one", "-two", "+drei"}) {
+			t.Errorf("str_replace: %s", e.RawJSON())
+		}
+		if e := editor[2]; e.Content != "drei\n" && e.Content != "drei" || e.StartLine != 2 || e.NumLines != 1 || e.FileType != "text" {
+			t.Errorf("view: %s", e.RawJSON())
+		}
+		if e := editor[3]; e.Type != "text_editor_code_execution_tool_result_error" || e.ErrorCode != "file_not_found" {
+			t.Errorf("view of nothing: %s", e.RawJSON())
+		}
+		if bash.Stdout != "one\ndrei\n" || bash.Stderr != "oops\n" || bash.ReturnCode != 3 || len(bash.Content) != 1 {
+			t.Errorf("bash: %s", bash.RawJSON())
+		}
+		if python.Stdout != "9\n" || python.ReturnCode != 0 || len(python.Content) != 0 {
+			t.Errorf("python: %s", python.RawJSON())
+		}
+		if m.StopReason != "end_turn" || m.Container.ID == "" {
+			t.Errorf("%s", m.RawJSON())
+		}
+	})
+}
+
 // checkMade looks at the file that TestMessagesCode makes.
 func (l *lathe) checkMade(t *testing.T, c anthropic.Client, id string) {
 	t.Helper()

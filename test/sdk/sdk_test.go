@@ -1,5 +1,5 @@
-// Package sdk runs the official OpenAI SDKs for Python and JavaScript against `lathe serve`, as their users would: see
-// python/scenarios.py. It has tests only.
+// Package sdk runs the official OpenAI and Anthropic SDKs for Python and JavaScript against `lathe serve`, as their users would: see
+// python/scenarios.py and python/messages.py. It has tests only.
 package sdk
 
 import (
@@ -27,26 +27,48 @@ var scenarios = []string{
 	"early_code", "live_responses", "live_chat", "leave_responses", "leave_chat",
 }
 
+// ofMessages are those of the programs that use Anthropic's SDK.
+var ofMessages = []string{
+	"plain", "streamed", "code_two_turns", "bash_and_editor", "failure_is_data", "made_file", "uploads", "client_tool", "mixed", "tool_runner",
+	"thinking", "count_and_models", "errors", "betas",
+}
+
 const key = "sk-lathe-sdk-test"
 
 func TestPython(t *testing.T) {
 	lathe := start(t)
 	python := pythonWith(t, "python/requirements.txt")
-	lathe.run(t, python, "python/scenarios.py")
+	lathe.run(t, scenarios, python, "python/scenarios.py")
+	lathe.checkMixed(t)
+}
+
+func TestPythonMessages(t *testing.T) {
+	lathe := start(t)
+	lathe.run(t, ofMessages, pythonWith(t, "python/requirements.txt"), "python/messages.py")
 }
 
 func TestJavaScript(t *testing.T) {
 	lathe := start(t)
+	lathe.runJavaScript(t, scenarios, "scenarios.mjs")
+	lathe.checkMixed(t)
+}
+
+func TestJavaScriptMessages(t *testing.T) {
+	start(t).runJavaScript(t, ofMessages, "messages.mjs")
+}
+
+func (g *gateway) runJavaScript(t *testing.T, names []string, file string) {
+	t.Helper()
 	folder := npmInstall(t, "javascript/package.json")
-	script, err := os.ReadFile("javascript/scenarios.mjs")
+	script, err := os.ReadFile(filepath.Join("javascript", file))
 	if err != nil {
 		t.Fatal(err)
 	}
 	// Node looks for packages beside the script.
-	if err := os.WriteFile(filepath.Join(folder, "scenarios.mjs"), script, 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(folder, file), script, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	lathe.run(t, filepath.Join(folder, "node_modules/.bin/node"), filepath.Join(folder, "scenarios.mjs"))
+	g.run(t, names, filepath.Join(folder, "node_modules/.bin/node"), filepath.Join(folder, file))
 }
 
 // gateway is a `lathe serve` whose only model is the stub.
@@ -137,12 +159,13 @@ func serve(t *testing.T, bin, file string) string {
 }
 
 // run starts one program and makes a test of each line that it prints.
-func (g *gateway) run(t *testing.T, program, script string) {
+func (g *gateway) run(t *testing.T, names []string, program, script string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, program, script)
-	cmd.Env = append(os.Environ(), "OPENAI_BASE_URL="+g.url+"/v1", "OPENAI_API_KEY="+key, "NO_PROXY=127.0.0.1", "no_proxy=127.0.0.1")
+	cmd.Env = append(os.Environ(), "OPENAI_BASE_URL="+g.url+"/v1", "OPENAI_API_KEY="+key,
+		"ANTHROPIC_BASE_URL="+g.url, "ANTHROPIC_API_KEY="+key, "NO_PROXY=127.0.0.1", "no_proxy=127.0.0.1")
 	trace := &strings.Builder{}
 	cmd.Stderr = trace
 	out, err := cmd.Output()
@@ -152,7 +175,7 @@ func (g *gateway) run(t *testing.T, program, script string) {
 		name, note, _ := strings.Cut(rest, ": ")
 		verdicts[name] = verdict + " " + note
 	}
-	for _, name := range scenarios {
+	for _, name := range names {
 		t.Run(name, func(t *testing.T) {
 			if !strings.HasPrefix(verdicts[name], "PASS") {
 				t.Fatalf("%s", verdicts[name])
@@ -160,10 +183,9 @@ func (g *gateway) run(t *testing.T, program, script string) {
 			t.Log(verdicts[name])
 		})
 	}
-	if err != nil || len(verdicts) != len(scenarios) {
-		t.Errorf("%s ended with %v after %d of %d scenarios:\n%s", script, err, len(verdicts), len(scenarios), trace)
+	if err != nil || len(verdicts) != len(names) {
+		t.Errorf("%s ended with %v after %d of %d scenarios:\n%s", script, err, len(verdicts), len(names), trace)
 	}
-	g.checkMixed(t)
 }
 
 // checkMixed looks at what reached the model when a mixed turn went on: the hidden run and the client's answer, also from Chat Completions,

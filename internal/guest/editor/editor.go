@@ -4,6 +4,7 @@
 package editor
 
 import (
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
@@ -247,7 +248,7 @@ func (f *file) swap(data []byte, info os.FileInfo) error {
 	if now, err := os.Lstat(real); err != nil || !os.SameFile(now, info) {
 		return invalid("%s was exchanged while it was edited", f.shown)
 	}
-	t, err := os.CreateTemp(filepath.Dir(real), ".edit-*")
+	t, err := os.CreateTemp(filepath.Dir(real), ".edit-"+rand.Text()+"-*")
 	if err != nil {
 		return err
 	}

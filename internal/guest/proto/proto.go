@@ -25,8 +25,8 @@ const MaxChunk = 64 << 10
 // Type says what a frame means and so how its payload is read.
 type Type uint8
 
-// The host sends Ping, Start, Warm, Renew, Interrupt, Kill, Shutdown, Connect and Disconnect; both ends send those of streams; the guest
-// everything else. A call's frames are Started or Refused, any number of Output and Display, and after Started one Result. Ping, Hello,
+// The host sends Ping, Start, Resume, Warm, Renew, Interrupt, Kill, Shutdown, Connect and Disconnect; both ends send those of streams; the guest
+// everything else. A call's frames are Started or Refused, any number of Output and Display, and after Started one Result or Calls. Ping, Hello,
 // and the frames of the network as a whole have call id 0; the Call of a stream's frame is the stream's id.
 const (
 	// Ping has no payload and is answered by Hello, at any time: it is how a host greets a guest that was restored from a checkpoint too.
@@ -55,6 +55,10 @@ const (
 	Result
 	// Shutdown has no payload: the guest kills everything and exits.
 	Shutdown
+	// Resume is JSON: a ResumeCall. It is answered like the Start of the program that it lets go on.
+	Resume
+	// Calls is JSON: a CallsInfo. It is the last frame of a call whose program waits; Resume begins another one.
+	Calls
 	// Connect is JSON: a ConnectCall. From then on the guest listens on a port of its loopback for programs that want the network, and
 	// opens a stream for each of their connections. It is answered by Connected.
 	Connect
@@ -76,7 +80,6 @@ const (
 	EOF
 	// Reset has no payload: the stream is done, and what it still carried is lost. Frames of a stream that is done are ignored.
 	Reset
-
 	lastType = Reset
 )
 
@@ -140,7 +143,56 @@ type StartCall struct {
 	// TimeoutMS ends the call; 0 means none.
 	TimeoutMS int64  `json:"timeout_ms,omitempty"`
 	Limits    Limits `json:"limits"`
+	// Functions are names of functions that a Python program of the default session may call and wait for; Program is then the name by
+	// which Resume finds it.
+	Functions []string `json:"functions,omitempty"`
+	Program   string   `json:"program,omitempty"`
 }
+
+// ResumeCall is the payload of Resume. The program's time goes on where it stopped.
+type ResumeCall struct {
+	Program string `json:"program"`
+	// Results are those of all its calls. TimedOut raises TimeoutError for each of them instead.
+	Results  []FunctionResult `json:"results,omitempty"`
+	TimedOut bool             `json:"timed_out,omitempty"`
+	// Interrupt raises KeyboardInterrupt in whatever program waits, and ends it within TimeoutMS, by force if need be.
+	Interrupt bool   `json:"interrupt,omitempty"`
+	TimeoutMS int64  `json:"timeout_ms,omitempty"`
+	Limits    Limits `json:"limits"`
+}
+
+// FunctionResult answers a FunctionCall. Error raises it as an exception.
+type FunctionResult struct {
+	ID    uint32 `json:"id"`
+	Text  string `json:"text"`
+	Error bool   `json:"error,omitempty"`
+}
+
+// The most that one Calls frame may have: calls, and bytes of arguments of all of them.
+const (
+	MaxCalls     = 100
+	MaxArguments = 1 << 20
+)
+
+// CallsInfo is the payload of Calls.
+type CallsInfo struct {
+	Calls []FunctionCall `json:"calls"`
+}
+
+// FunctionCall is one call of a function. Arguments is a JSON object.
+type FunctionCall struct {
+	ID        uint32 `json:"id"`
+	Name      string `json:"name"`
+	Arguments string `json:"arguments"`
+}
+
+// Payloads of Refused that the host tells apart.
+const (
+	// RefusedWaiting: a program waits in the session.
+	RefusedWaiting = "a program waits for results here"
+	// RefusedGone: no program of that name waits.
+	RefusedGone = "no such program waits here"
+)
 
 // WarmCall is the payload of Warm: start the kernel if it does not run, and import these modules. One that cannot be imported is left out.
 type WarmCall struct {

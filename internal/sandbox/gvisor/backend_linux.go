@@ -27,10 +27,13 @@ type Backend struct {
 	guest   string // digest of Config.Guest
 	late    bool   // this process can mount; see tree
 
+	preparing sync.Mutex
+
 	mu     sync.Mutex
 	boxes  map[string]*box    // nil where a start is under way
 	roots  map[string]*rootfs // by the folder of the image
 	runsc  runscID
+	sound  map[string]string // stamps of prepared images that were verified, by their folder
 	closed bool
 }
 
@@ -50,7 +53,7 @@ func New(cfg Config) (*Backend, error) {
 	if err != nil {
 		return nil, fmt.Errorf("gvisor: %w", err)
 	}
-	b := &Backend{cfg: cfg, layout: newLayout(state), uid: os.Geteuid(), guest: digest(cfg.Guest), boxes: map[string]*box{}, roots: map[string]*rootfs{}}
+	b := &Backend{cfg: cfg, layout: newLayout(state), uid: os.Geteuid(), guest: digest(cfg.Guest), boxes: map[string]*box{}, roots: map[string]*rootfs{}, sound: map[string]string{}}
 	b.cgroups = detectCgroups("/sys/fs/cgroup", b.layout.cgroup, b.uid)
 	if err := b.prepare(); err != nil {
 		return nil, err
@@ -59,7 +62,7 @@ func New(cfg Config) (*Backend, error) {
 }
 
 func (b *Backend) prepare() error {
-	dirs := []string{b.layout.runsc, b.layout.bundles, b.layout.mounts, b.layout.guest}
+	dirs := []string{b.layout.runsc, b.layout.bundles, b.layout.mounts, b.layout.prepared, b.layout.guest}
 	if b.cfg.Debug {
 		dirs = append(dirs, b.layout.debug)
 	}
@@ -86,23 +89,32 @@ func (b *Backend) Start(ctx context.Context, spec sandbox.Spec) (sandbox.Sandbox
 	if err != nil {
 		return nil, err
 	}
-	mark, err := b.mark(ctx, root, spec)
+	mark, err := b.mark(ctx, root, spec.Mounts)
 	if err != nil {
 		return nil, err
 	}
 	return b.open(ctx, spec, func() (*box, error) {
-		v, err := b.newVessel(ctx, spec.ID, root, spec)
-		if err != nil {
-			return nil, err
+		x, err := b.fromPrepared(ctx, root, spec, mark)
+		if x != nil || err != nil {
+			return x, err
 		}
-		if err := v.start(ctx, spec.Mounts); err != nil {
-			cleanup, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupTime)
-			defer cancel()
-			return nil, errors.Join(err, v.remove(cleanup))
-		}
-		x := b.newBox(ctx, v, spec, mark)
-		return x, x.ready(ctx)
+		return b.cold(ctx, root, spec, mark)
 	})
+}
+
+// cold starts a sandbox from nothing but its image.
+func (b *Backend) cold(ctx context.Context, root *rootfs, spec sandbox.Spec, mark imageMark) (*box, error) {
+	v, err := b.newVessel(ctx, spec.ID, root, spec)
+	if err != nil {
+		return nil, err
+	}
+	if err := v.start(ctx, spec.Mounts); err != nil {
+		cleanup, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupTime)
+		defer cancel()
+		return nil, errors.Join(err, v.remove(cleanup))
+	}
+	x := b.newBox(ctx, v, spec, mark)
+	return x, x.ready(ctx)
 }
 
 // admit refuses a spec that cannot be, and returns its root file system.
@@ -228,7 +240,7 @@ func (b *Backend) Reconcile(ctx context.Context) error {
 	if ended > 0 {
 		b.cfg.Logger.InfoContext(ctx, "ended what sandboxes were left", "processes", ended)
 	}
-	errs := []error{err, unmountUnder(b.layout.runsc), b.clearTrees(), b.cgroups.remove(ctx, "")}
+	errs := []error{err, unmountUnder(b.layout.runsc), b.clearTrees(), b.clearPrepared(), b.cgroups.remove(ctx, "")}
 	for _, dir := range []string{b.layout.runsc, b.layout.bundles} {
 		errs = append(errs, emptyDir(dir))
 	}
@@ -266,6 +278,3 @@ func emptyDir(dir string) error {
 	}
 	return errors.Join(errs...)
 }
-
-// Prepare has the contract of sandbox.Backend.Prepare.
-func (b *Backend) Prepare(context.Context, string) error { return nil }

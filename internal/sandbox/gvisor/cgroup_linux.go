@@ -100,17 +100,38 @@ func (c cgroups) memoryDir(id string) string {
 	return filepath.Join(c.root, "memory", c.parent, id)
 }
 
-// started sets what runsc does not know. A sandbox that was idle may use the processor time that it saved, as much again as its limit for
-// one period, so that the first call after a pause is not held back. On version 2 the kernel is told to end a sandbox as a whole, not one
-// task of it.
-func (c cgroups) started(id string, l sandbox.Limits) error {
-	var errs []error
-	burst := strconv.FormatInt(cpuQuota(l), 10)
+// starting lets a sandbox start at the full speed of the machine: no program of a call runs yet, and a start takes more than a period's
+// share of one processor. It had its limit while runsc created it, which is how gVisor knows how many processors to show.
+func (c cgroups) starting(id string) error {
 	switch c.version {
 	case 1:
-		errs = append(errs, writeKnown(filepath.Join(c.root, "cpu", c.parent, id, "cpu.cfs_burst_us"), burst))
+		return os.WriteFile(filepath.Join(c.root, "cpu", c.parent, id, "cpu.cfs_quota_us"), []byte("-1"), 0)
 	case 2:
-		errs = append(errs, writeKnown(filepath.Join(c.root, c.parent, id, "cpu.max.burst"), burst),
+		return os.WriteFile(filepath.Join(c.root, c.parent, id, "cpu.max"), []byte("max"), 0)
+	}
+	return nil
+}
+
+// started sets the limits that are in force from now on. A sandbox that was idle may use the processor time that it saved, as much again
+// as its limit for one period, so that the first call after a pause is not held back. On version 2 the kernel is told to end a sandbox as
+// a whole, not one task of it.
+func (c cgroups) started(id string, l sandbox.Limits) error {
+	var errs []error
+	quota := cpuQuota(l)
+	burst := strconv.FormatInt(quota, 10)
+	switch c.version {
+	case 1:
+		dir := filepath.Join(c.root, "cpu", c.parent, id)
+		if quota > 0 {
+			errs = append(errs, os.WriteFile(filepath.Join(dir, "cpu.cfs_quota_us"), []byte(burst), 0))
+		}
+		errs = append(errs, writeKnown(filepath.Join(dir, "cpu.cfs_burst_us"), burst))
+	case 2:
+		dir := filepath.Join(c.root, c.parent, id)
+		if quota > 0 {
+			errs = append(errs, os.WriteFile(filepath.Join(dir, "cpu.max"), []byte(burst), 0))
+		}
+		errs = append(errs, writeKnown(filepath.Join(dir, "cpu.max.burst"), burst),
 			os.WriteFile(filepath.Join(c.memoryDir(id), "memory.oom.group"), []byte("1"), 0))
 	}
 	return errors.Join(errs...)

@@ -90,6 +90,9 @@ func (b *Backend) checkImage() sandbox.Finding {
 		f.Level = levelWarn
 		f.Detail = "none: programs get this machine's /usr/bin/python3 and /usr, read-only, with what libraries it has"
 		f.Mend = "make image"
+	case root.image.Python == "":
+		f.Level, f.Detail = levelWarn, fmt.Sprintf("%s in %s has no python3 in its PATH: only shell commands run", root.image.Name, root.image.Root)
+		f.Mend = "choose an image with Python in sandbox.image"
 	case len(root.image.Info.Libraries) == 0:
 		f.Detail = fmt.Sprintf("%s in %s", root.image.Name, root.image.Root)
 	default:

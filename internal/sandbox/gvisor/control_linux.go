@@ -160,6 +160,9 @@ type processInfo struct {
 	Maps []struct {
 		Pathname string `json:"pathname"`
 	} `json:"maps"`
+	Status struct {
+		VMSize int64 `json:"vm_size"` // in KiB
+	} `json:"status"`
 }
 
 // loopback is what runsc sets up with --network=none.

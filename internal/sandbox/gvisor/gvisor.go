@@ -53,27 +53,29 @@ func (c *Config) validate() error {
 
 // layout is where things are for one state directory.
 type layout struct {
-	state   string
-	runsc   string // runsc's --root: its state files, control sockets and the pinned network namespace
-	bundles string // one folder a sandbox
-	mounts  string // one folder a sandbox; see tree
-	guest   string // mounted at guestDir
-	rootfs  string // the root file system when the host's Python is used
-	debug   string
-	cgroup  string // the cgroup that all sandboxes are under, as a path in each hierarchy
+	state    string
+	runsc    string // runsc's --root: its state files, control sockets and the pinned network namespace
+	bundles  string // one folder a sandbox
+	mounts   string // one folder a sandbox; see tree
+	guest    string // mounted at guestDir
+	prepared string // one folder a prepared image
+	rootfs   string // the root file system when the host's Python is used
+	debug    string
+	cgroup   string // the cgroup that all sandboxes are under, as a path in each hierarchy
 }
 
 func newLayout(state string) layout {
 	state = filepath.Clean(state)
 	sum := sha256.Sum256([]byte(state))
 	return layout{
-		state:   state,
-		runsc:   filepath.Join(state, "runsc"),
-		bundles: filepath.Join(state, "bundles"),
-		mounts:  filepath.Join(state, "mnt"),
-		guest:   filepath.Join(state, "guest"),
-		rootfs:  filepath.Join(state, "rootfs"),
-		debug:   filepath.Join(state, "debug"),
-		cgroup:  "/lathe-" + hex.EncodeToString(sum[:6]),
+		state:    state,
+		runsc:    filepath.Join(state, "runsc"),
+		bundles:  filepath.Join(state, "bundles"),
+		mounts:   filepath.Join(state, "mnt"),
+		guest:    filepath.Join(state, "guest"),
+		prepared: filepath.Join(state, "prepared"),
+		rootfs:   filepath.Join(state, "rootfs"),
+		debug:    filepath.Join(state, "debug"),
+		cgroup:   "/lathe-" + hex.EncodeToString(sum[:6]),
 	}
 }

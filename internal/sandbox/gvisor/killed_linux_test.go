@@ -23,7 +23,13 @@ import (
 // The kill tests run this test program once more as a gateway that can be killed.
 const childEnv = "LATHE_TEST_GATEWAY"
 
-// child starts a sandbox with a heartbeat in it, says so, and waits to be killed.
+// What the other gateway does until it is killed.
+const (
+	sandboxRole = "sandbox"
+	prepareRole = "prepare"
+)
+
+// child starts a sandbox with a heartbeat in it, or prepares an image, and waits to be killed.
 func child(config string) {
 	fields := strings.Split(config, "\n")
 	err := func() error {
@@ -34,6 +40,9 @@ func child(config string) {
 		b, err := gvisor.New(gvisor.Config{Runsc: fields[0], Image: fields[1], StateDir: fields[2], Guest: guest})
 		if err != nil {
 			return err
+		}
+		if fields[5] == prepareRole {
+			return errors.Join(b.Reconcile(context.Background()), b.Prepare(context.Background(), ""))
 		}
 		sb, err := b.Start(context.Background(), sandbox.Spec{
 			ID: "orphan", Limits: sandbox.Defaults(), Mounts: []sandbox.Mount{
@@ -59,12 +68,21 @@ func startChild(t *testing.T, dir, state string) (gateway *exec.Cmd, data string
 	if err := os.Chmod(data, 0o777); err != nil {
 		t.Fatal(err)
 	}
+	gateway = startGateway(t, dir, state, sandboxRole, data)
+	eventually(t, "the sandbox of the other gateway beats", func() bool { return size(filepath.Join(data, "beat")) > 0 })
+	return gateway, data
+}
+
+// startGateway starts this program as another gateway.
+func startGateway(t *testing.T, dir, state, role string, data ...string) *exec.Cmd {
+	t.Helper()
 	guestPath := filepath.Join(t.TempDir(), "guest")
 	if err := os.WriteFile(guestPath, buildGuest(t), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	gateway = exec.Command(os.Args[0])
-	gateway.Env = append(os.Environ(), childEnv+"="+strings.Join([]string{findRunsc(t), dir, state, guestPath, data}, "\n"))
+	gateway := exec.Command(os.Args[0])
+	fields := []string{findRunsc(t), dir, state, guestPath, strings.Join(data, ""), role}
+	gateway.Env = append(os.Environ(), childEnv+"="+strings.Join(fields, "\n"))
 	out, err := gateway.StdoutPipe()
 	if err == nil {
 		err = gateway.Start()
@@ -81,8 +99,7 @@ func startChild(t *testing.T, dir, state string) (gateway *exec.Cmd, data string
 			t.Log(lines.Text())
 		}
 	}()
-	eventually(t, "the sandbox of the other gateway beats", func() bool { return size(filepath.Join(data, "beat")) > 0 })
-	return gateway, data
+	return gateway
 }
 
 func eventually(t *testing.T, what string, ok func() bool) {

@@ -10,6 +10,8 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
+	"syscall"
 	"time"
 
 	"github.com/lathe-gateway/lathe/internal/sandbox"
@@ -41,6 +43,7 @@ type imageMark struct {
 	Proto  int    `json:"proto"`
 	Image  string `json:"image"`
 	Layout string `json:"layout"` // mounts, rights and users inside; see layoutOf
+	Path   string `json:"path"`   // of the root file system; it need not be the same
 }
 
 // manifest is lathe.json.
@@ -51,6 +54,8 @@ type manifest struct {
 	Files map[string]fileSum `json:"files"`
 	// Open is what programs had open below the mounts. See standIns.
 	Open []openPath `json:"open,omitempty"`
+	// AddressSpace is what the largest program had reserved, in bytes, which a limit on it must exceed.
+	AddressSpace int64 `json:"address_space"`
 }
 
 // fileSum is what a file must be. CRC-32C is for damage, not for forgery: who can write into a memory image can do as they like anyway.
@@ -85,6 +90,22 @@ func (m imageMark) fits(now imageMark) error {
 type memory struct {
 	manifest manifest
 	files    []*os.File // as in memoryFiles
+	sound    bool       // verified before, and not changed since
+}
+
+// stamp tells whether files are still those that were verified.
+func (m *memory) stamp() string {
+	var b strings.Builder
+	for _, f := range m.files {
+		if fi, err := f.Stat(); err == nil {
+			var inode uint64
+			if st, ok := fi.Sys().(*syscall.Stat_t); ok {
+				inode = st.Ino
+			}
+			fmt.Fprintln(&b, inode, fi.Size(), fi.ModTime().UnixNano())
+		}
+	}
+	return b.String()
 }
 
 // openMemory reads the manifest in dir and opens what it names. Errors wrap sandbox.ErrUnusable where dir itself is at fault.
@@ -147,7 +168,7 @@ func (m *memory) size() int64 { return m.manifest.Files[pagesFile].Size }
 // verify reads a file from beginning to end and compares it with the manifest. It leaves the file's offset alone: gVisor reads from there.
 func (m *memory) verify(ctx context.Context, name string) error {
 	for i, f := range m.files {
-		if memoryFiles[i] != name {
+		if memoryFiles[i] != name || m.sound {
 			continue
 		}
 		sum, err := checksum(ctx, f)
@@ -231,7 +252,7 @@ func (x *box) Checkpoint(ctx context.Context, dir string) error {
 	if err := x.link.Disconnect(ctx); err != nil {
 		return fmt.Errorf("gvisor: checkpoint of sandbox %q: %w", x.id, err)
 	}
-	open, err := x.save(ctx, files)
+	running, err := x.save(ctx, files)
 	// gVisor ends the sandbox in any case.
 	if closed := x.Close(); err == nil {
 		err = closed
@@ -239,11 +260,11 @@ func (x *box) Checkpoint(ctx context.Context, dir string) error {
 	if err != nil {
 		return fmt.Errorf("gvisor: checkpoint of sandbox %q: %w", x.id, err)
 	}
-	return seal(ctx, dir, files, manifest{imageMark: x.image, Open: open})
+	return seal(ctx, dir, files, manifest{imageMark: x.image, Open: openPaths(x.mounts, running), AddressSpace: addressSpace(running)})
 }
 
-// save makes gVisor write files, and returns what was open.
-func (x *box) save(ctx context.Context, files []*os.File) ([]openPath, error) {
+// save makes gVisor write files, and returns what ran until then.
+func (x *box) save(ctx context.Context, files []*os.File) ([]processInfo, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(x.life, cancel)()
@@ -254,12 +275,12 @@ func (x *box) save(ctx context.Context, files []*os.File) ([]openPath, error) {
 		return nil, err
 	}
 	defer ctl.close()
-	open, err := x.openPaths(ctx, ctl)
+	running, err := processes(ctx, ctl)
 	if err != nil {
 		return nil, err
 	}
 	x.closed.Store(true) // what follows is no end by itself
-	return open, ctl.call(ctx, callCheckpoint, saveOpts{
+	return running, ctl.call(ctx, callCheckpoint, saveOpts{
 		Metadata: map[string]string{"compression": "none"}, ExcludeZeroPages: true, HavePagesFile: true,
 	}, nil, files...)
 }
@@ -291,7 +312,7 @@ func (b *Backend) Restore(ctx context.Context, spec sandbox.Spec, dir string) (s
 	if err != nil {
 		return nil, err
 	}
-	mark, err := b.mark(ctx, root, spec)
+	mark, err := b.mark(ctx, root, spec.Mounts)
 	if err != nil {
 		return nil, err
 	}
@@ -306,11 +327,11 @@ func (b *Backend) Restore(ctx context.Context, spec sandbox.Spec, dir string) (s
 	if limit := spec.Limits.Memory; limit > 0 && m.size() > limit {
 		return nil, fmt.Errorf("gvisor: the memory image holds %d bytes, more than the limit of %d", m.size(), limit)
 	}
-	return b.open(ctx, spec, func() (*box, error) { return b.resume(ctx, root, spec, m) })
+	return b.open(ctx, spec, func() (*box, error) { return b.resume(ctx, root, spec, m, link.Renewal{}) })
 }
 
 // resume makes a sandbox that goes on with m.
-func (b *Backend) resume(ctx context.Context, root *rootfs, spec sandbox.Spec, m *memory) (*box, error) {
+func (b *Backend) resume(ctx context.Context, root *rootfs, spec sandbox.Spec, m *memory, how link.Renewal) (*box, error) {
 	// What gVisor parses is verified before, the pages meanwhile: they are data to it, and no program sees them until this returns.
 	verifyCtx, cancel := context.WithCancel(ctx)
 	pages := make(chan error, 1)
@@ -344,7 +365,7 @@ func (b *Backend) resume(ctx context.Context, root *rootfs, spec sandbox.Spec, m
 	if err := x.ready(ctx); err != nil {
 		return nil, err
 	}
-	if err := x.link.Renew(ctx, link.Renewal{}); err != nil {
+	if err := x.link.Renew(ctx, how); err != nil {
 		return nil, errors.Join(fmt.Errorf("gvisor: restore of sandbox %q: %w", x.id, err), x.Close())
 	}
 	return x, nil

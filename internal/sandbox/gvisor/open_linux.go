@@ -23,13 +23,18 @@ type openPath struct {
 // maxOpen is how many of them are written down. Beyond it a restore fails if one is gone.
 const maxOpen = 10_000
 
-// openPaths asks the sandbox's kernel what is open below the mounts. Files that have no name any more are not among them: gVisor keeps
-// their content in the image.
-func (x *box) openPaths(ctx context.Context, ctl *control) ([]openPath, error) {
-	var processes []processInfo
-	if err := ctl.call(ctx, callProcesses, struct{}{}, &processes); err != nil {
-		return nil, fmt.Errorf("what is open: %w", err)
+// processes asks the sandbox's kernel what runs.
+func processes(ctx context.Context, ctl *control) ([]processInfo, error) {
+	var running []processInfo
+	if err := ctl.call(ctx, callProcesses, struct{}{}, &running); err != nil {
+		return nil, fmt.Errorf("what runs in it: %w", err)
 	}
+	return running, nil
+}
+
+// openPaths are what processes have open below the mounts. Files that have no name any more are not among them: gVisor keeps their content
+// in the image.
+func openPaths(mounts []sandbox.Mount, running []processInfo) []openPath {
 	var open []openPath
 	seen := map[string]bool{}
 	add := func(p string, dir bool) {
@@ -37,11 +42,11 @@ func (x *box) openPaths(ctx context.Context, ctl *control) ([]openPath, error) {
 			return
 		}
 		seen[p] = true
-		if m, _ := below(x.mounts, p); m != nil && !m.ReadOnly {
+		if m, _ := below(mounts, p); m != nil && !m.ReadOnly {
 			open = append(open, openPath{p, dir})
 		}
 	}
-	for _, p := range processes {
+	for _, p := range running {
 		add(p.CWD, true)
 		add(p.Exe, false)
 		for _, f := range p.FDs {
@@ -56,7 +61,16 @@ func (x *box) openPaths(ctx context.Context, ctl *control) ([]openPath, error) {
 			add(m.Pathname, false)
 		}
 	}
-	return open, nil
+	return open
+}
+
+// addressSpace is how much the largest of the processes has reserved, in bytes.
+func addressSpace(running []processInfo) int64 {
+	var most int64
+	for _, p := range running {
+		most = max(most, p.Status.VMSize<<10)
+	}
+	return most
 }
 
 // below returns the mount that p lies in and its path there, nil if there is none.

@@ -200,3 +200,18 @@ func checkMount(m sandbox.Mount) error {
 	}
 	return nil
 }
+
+// env is what an image of a container wants in the environment of programs, as far as package image takes it: where they are found, and
+// their language.
+func (r rootfs) env() []string {
+	var out []string
+	if r.image == nil {
+		return out
+	}
+	for _, name := range []string{"LANG", "PATH"} {
+		if value, ok := r.image.Info.Env[name]; ok {
+			out = append(out, name+"="+value)
+		}
+	}
+	return out
+}

@@ -129,20 +129,20 @@ func newHostname() string {
 }
 
 // mark is what a sandbox's memory will depend on.
-func (b *Backend) mark(ctx context.Context, root *rootfs, s sandbox.Spec) (imageMark, error) {
+func (b *Backend) mark(ctx context.Context, root *rootfs, mounts []sandbox.Mount) (imageMark, error) {
 	runsc, err := b.identifyRunsc(ctx)
 	if err != nil {
 		return imageMark{}, err
 	}
-	var mounts []ociMount
-	for _, m := range topMounts(s.Mounts) {
-		mounts = append(mounts, bind("", m.Target, m.ReadOnly))
+	var own []ociMount
+	for _, m := range slotMounts(mounts) {
+		own = append(own, bind("", m.Target, m.ReadOnly))
 	}
-	layout, err := layoutOf(b.ociSpec(s.ID, root, s.Limits, mounts))
+	layout, err := layoutOf(b.ociSpec("", root, sandbox.Limits{}, own))
 	if err != nil {
 		return imageMark{}, err
 	}
-	return imageMark{Runsc: runsc.id, Guest: b.guest, Proto: proto.Version, Image: root.identity(), Layout: layout}, nil
+	return imageMark{Runsc: runsc.id, Guest: b.guest, Proto: proto.Version, Image: root.identity(), Layout: layout, Path: root.path}, nil
 }
 
 // layoutOf is a digest of all of a spec that must be the same for a restore. gVisor compares it too; this is known before, and in words.
@@ -192,6 +192,7 @@ func newSpec(in specInput, l sandbox.Limits, own []ociMount) *ociSpec {
 		// gVisor makes its own network namespace without interfaces, and inside it only a loopback of its own network stack.
 		Linux: ociLinux{Namespaces: []ociNamespace{{"pid"}, {"network"}, {"ipc"}, {"uts"}, {"mount"}}},
 	}
+	spec.Process.Env = append(spec.Process.Env, in.root.env()...)
 	if in.cgroup != "" {
 		spec.Linux.CgroupsPath = in.cgroup
 		spec.Linux.Resources = resources(l, in.swap)

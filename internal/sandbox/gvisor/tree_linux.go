@@ -48,6 +48,24 @@ func topMounts(mounts []sandbox.Mount) []sandbox.Mount {
 	return top
 }
 
+// usualMounts are the places that all images have. A sandbox whose mounts are among these has all of them, those that it was not given
+// empty: so one memory image fits them all, a prepared one above all, and one that was written before there was a place.
+var usualMounts = []sandbox.Mount{{Target: "/skills", ReadOnly: true, Hub: true}, {Target: "/mnt/data"}, {Target: "/home/user"}}
+
+// slotMounts are the mounts that a sandbox with these has: its top ones, and the usual ones if those are among them.
+func slotMounts(mounts []sandbox.Mount) []sandbox.Mount {
+	top := topMounts(mounts)
+	slots := slices.Clone(usualMounts)
+	for _, m := range top {
+		i := slices.IndexFunc(slots, func(s sandbox.Mount) bool { return s.Target == m.Target && s.ReadOnly == m.ReadOnly })
+		if i < 0 {
+			return top
+		}
+		slots[i] = m
+	}
+	return slots
+}
+
 func hubs(mounts []sandbox.Mount) []sandbox.Mount {
 	return slices.DeleteFunc(slices.Clone(mounts), func(m sandbox.Mount) bool { return !m.Hub })
 }
@@ -58,9 +76,9 @@ func (b *Backend) newTree(name string, mounts []sandbox.Mount) (*tree, error) {
 	if err := os.Mkdir(t.dir, 0o755); err != nil {
 		return nil, fmt.Errorf("gvisor: %w", err)
 	}
-	for i, m := range topMounts(mounts) {
+	for i, m := range slotMounts(mounts) {
 		s := slot{target: m.Target, readOnly: m.ReadOnly, hub: m.Hub, dir: m.Source}
-		if b.late || m.Hub {
+		if b.late || m.Source == "" {
 			s.dir = filepath.Join(t.dir, strconv.Itoa(i))
 			if err := os.Mkdir(s.dir, 0o755); err != nil {
 				return nil, errors.Join(fmt.Errorf("gvisor: %w", err), t.remove())

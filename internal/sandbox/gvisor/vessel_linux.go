@@ -50,6 +50,9 @@ func (v *vessel) create(ctx context.Context, root *rootfs, spec sandbox.Spec) er
 	if err := cmd.Wait(); err != nil {
 		return v.explain("create", err)
 	}
+	if err := v.b.cgroups.starting(v.name); err != nil {
+		v.b.cfg.Logger.WarnContext(ctx, "a sandbox starts with a limited processor", "sandbox", v.name, "error", err)
+	}
 	return v.adopt()
 }
 

@@ -30,7 +30,10 @@ func (l *Link) Exec(ctx context.Context, call sandbox.Call, sink func(sandbox.Ou
 	}
 	payload := proto.StartCall{
 		Kind: kinds[call.Kind], Session: call.Session, Code: call.Code, Dir: call.Dir, Env: call.Env,
-		TimeoutMS: timeout.Milliseconds(), Limits: guestLimits(l.limits),
+		TimeoutMS: timeout.Milliseconds(), Limits: guestLimits(l.limits), Functions: call.Functions, Program: call.Program,
+	}
+	if call.Resume != nil {
+		return l.resume(ctx, call, timeout, sink)
 	}
 	req := request{session: session{call.Kind, call.Session}, frame: proto.Start, payload: payload, timeout: timeout}
 	if call.Kind == sandbox.Edit {

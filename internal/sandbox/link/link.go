@@ -179,7 +179,7 @@ func (l *Link) read() {
 }
 
 func (l *Link) take(f proto.Frame) error {
-	if len(f.Payload) > maxMessage && f.Type != proto.Output && f.Type != proto.Display {
+	if len(f.Payload) > maxMessage && f.Type != proto.Output && f.Type != proto.Display && f.Type != proto.Calls {
 		return fmt.Errorf("frame of type %d with %d bytes", f.Type, len(f.Payload))
 	}
 	switch {

@@ -416,6 +416,10 @@ func TestResultWhileClosing(t *testing.T) {
 		id := p.expect(proto.Start).Call
 		p.send(proto.Started, id, "")
 		l.mu.Lock()
+		call := l.calls[id]
+		l.mu.Unlock()
+		<-call.started
+		l.mu.Lock()
 		l.closing = true // as Close does first
 		l.mu.Unlock()
 		p.send(proto.Result, id, `{"status":"killed"}`)

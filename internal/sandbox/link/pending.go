@@ -72,7 +72,7 @@ func (p *pending) take(f proto.Frame) (over bool, err error) {
 		close(p.started)
 		return false, nil
 	case f.Type == proto.Refused && !running:
-		p.over, p.refused = true, fmt.Errorf("%w: %s", sandbox.ErrNotStarted, clean(clip(string(f.Payload), 4<<10)))
+		p.over, p.refused = true, refusal(string(f.Payload))
 		return true, nil
 	case f.Type == proto.Output && running:
 		stream, data, err := proto.DecodeOutput(f.Payload)
@@ -88,6 +88,8 @@ func (p *pending) take(f proto.Frame) (over bool, err error) {
 		return false, err
 	case f.Type == proto.Result && running:
 		return true, p.finish(f)
+	case f.Type == proto.Calls && running:
+		return true, p.wait(f)
 	}
 	return false, fmt.Errorf("unexpected frame of type %d", f.Type)
 }

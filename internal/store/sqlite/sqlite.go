@@ -114,6 +114,9 @@ func (s *Store) Containers() store.Containers { return containers{s} }
 // Files implements store.Store.
 func (s *Store) Files() store.Files { return files{s} }
 
+// Checkpoints implements store.Store.
+func (s *Store) Checkpoints() store.Checkpoints { return checkpoints{s} }
+
 // Steps implements store.Store.
 func (s *Store) Steps() store.Steps { return steps{s} }
 

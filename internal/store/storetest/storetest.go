@@ -27,6 +27,7 @@ func Run(t *testing.T, open func(t *testing.T) store.Store) {
 		{"containers/all", testAllContainers},
 		{"containers/leases", testLeases},
 		{"containers/memories", testMemories},
+		{"checkpoints", testCheckpoints},
 		{"files", testFiles},
 		{"files/paging", testFilePaging},
 		{"files/all or none", testFilesTogether},

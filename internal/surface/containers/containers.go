@@ -1,4 +1,5 @@
-// Package containers is the surface of /v1/containers and the files in them (wire/openai.md section 3). It decodes, asks package container
+// Package containers is the surface of /v1/containers and the files in them (wire/openai.md section 3), and of forks and checkpoints, which
+// are ours. It decodes, asks package container
 // and encodes; what a container is and who may see it is decided there.
 package containers
 
@@ -48,6 +49,13 @@ func (h *Handler) Register(mux *http.ServeMux) {
 		"GET /v1/containers/{id}/files/{file}":         h.getFile,
 		"DELETE /v1/containers/{id}/files/{file}":      h.deleteFile,
 		"GET /v1/containers/{id}/files/{file}/content": h.content,
+
+		// Extensions of ours.
+		"POST /v1/containers/{id}/fork":                             h.fork,
+		"POST /v1/containers/{id}/checkpoints":                      h.createCheckpoint,
+		"GET /v1/containers/{id}/checkpoints":                       h.listCheckpoints,
+		"POST /v1/containers/{id}/checkpoints/{checkpoint}/restore": h.restoreCheckpoint,
+		"DELETE /v1/containers/{id}/checkpoints/{checkpoint}":       h.deleteCheckpoint,
 	} {
 		mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
 			if err := fn(w, r); err != nil {
@@ -121,14 +129,11 @@ func decode(w http.ResponseWriter, r *http.Request) (n container.NewContainer, e
 	if err != nil {
 		return n, err
 	}
-	if err := f.Read("name", &n.Name, "a string"); err != nil {
+	if n.Name, err = decodeName(f); err != nil {
 		return n, err
 	}
 	if n.Name == "" {
 		return n, oai.Missing("name")
-	}
-	if got := utf8.RuneCountInString(n.Name); got > maxName {
-		return n, oai.TooLong("name", maxName, got)
 	}
 	if err := f.Read("file_ids", &n.FileIDs, "an array of file ids"); err != nil {
 		return n, err
@@ -148,6 +153,16 @@ func decode(w http.ResponseWriter, r *http.Request) (n container.NewContainer, e
 		return n, err
 	}
 	return n, refuse(f)
+}
+
+func decodeName(f oai.Fields) (name string, err error) {
+	if err := f.Read("name", &name, "a string"); err != nil {
+		return "", err
+	}
+	if got := utf8.RuneCountInString(name); got > maxName {
+		return "", oai.TooLong("name", maxName, got)
+	}
+	return name, nil
 }
 
 func decodeExpiry(f oai.Fields) (time.Duration, error) {

@@ -54,7 +54,7 @@ const (
 )
 
 // each calls fn for every skill that the caller may read, by name once, with its default version.
-func (h *Handler) each(ctx context.Context, fn func(store.Skill, store.SkillVersion) error) error {
+func (h *Handler) each(ctx context.Context, fn func(context.Context, store.Skill, store.SkillVersion) error) error {
 	seen := map[string]bool{}
 	page := store.SkillPage{Limit: 1000}
 	for {
@@ -73,7 +73,7 @@ func (h *Handler) each(ctx context.Context, fn func(store.Skill, store.SkillVers
 				continue // deleted meanwhile
 			}
 			if err == nil {
-				err = fn(s, v)
+				err = fn(ctx, s, v)
 			}
 			if err != nil {
 				return err
@@ -87,7 +87,7 @@ func (h *Handler) each(ctx context.Context, fn func(store.Skill, store.SkillVers
 
 func (h *Handler) named(ctx context.Context, name string) (store.SkillVersion, error) {
 	var found store.SkillVersion
-	err := h.each(ctx, func(s store.Skill, v store.SkillVersion) error {
+	err := h.each(ctx, func(_ context.Context, s store.Skill, v store.SkillVersion) error {
 		if s.Name == name {
 			found = v
 		}
@@ -101,8 +101,8 @@ func (h *Handler) named(ctx context.Context, name string) (store.SkillVersion, e
 
 func (h *Handler) indexOfFiles(_ dialect, w http.ResponseWriter, r *http.Request) error {
 	index := filesIndex{Skills: []filesEntry{}}
-	err := h.each(r.Context(), func(_ store.Skill, v store.SkillVersion) error {
-		files, err := h.filesOf(r.Context(), v)
+	err := h.each(r.Context(), func(ctx context.Context, _ store.Skill, v store.SkillVersion) error {
+		files, err := h.filesOf(ctx, v)
 		if err == nil {
 			index.Skills = append(index.Skills, filesEntry{v.Name, v.Description, files})
 		}
@@ -118,7 +118,7 @@ func (h *Handler) indexOfFiles(_ dialect, w http.ResponseWriter, r *http.Request
 
 func (h *Handler) indexOfArchives(_ dialect, w http.ResponseWriter, r *http.Request) error {
 	index := archivesIndex{Schema: discoverySchema, Skills: []archivesEntry{}}
-	err := h.each(r.Context(), func(_ store.Skill, v store.SkillVersion) error {
+	err := h.each(r.Context(), func(_ context.Context, _ store.Skill, v store.SkillVersion) error {
 		index.Skills = append(index.Skills, archivesEntry{
 			v.Name, "archive", v.Description, archivesPath + url.PathEscape(v.Name) + ".zip", "sha256:" + v.SHA256,
 		})
