@@ -22,6 +22,7 @@ var Imports = map[string][]string{
 	"egress/rule":       {},
 	"datadir":           {},
 	"archtest":          {},
+	"operator":          {},
 	"image/rootfs":      {},
 	"image":             {"image/rootfs"},
 	"skill":             {},

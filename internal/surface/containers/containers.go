@@ -4,6 +4,7 @@
 package containers
 
 import (
+	"encoding/json"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -152,7 +153,14 @@ func decode(w http.ResponseWriter, r *http.Request) (n container.NewContainer, e
 	if n.Network, err = decodeNetwork(f); err != nil {
 		return n, err
 	}
-	return n, refuse(f)
+	var skills json.RawMessage
+	if err := f.Read("skills", &skills, "an array"); err != nil {
+		return n, err
+	}
+	if n.Skills, err = oai.Skills("skills", skills); err != nil {
+		return n, err
+	}
+	return n, nil
 }
 
 func decodeName(f oai.Fields) (name string, err error) {
@@ -216,18 +224,6 @@ func decodeNetwork(f oai.Fields) (*turn.Network, error) {
 		}
 	}
 	return policy.Read("network_policy")
-}
-
-// refuse names what this release cannot honour.
-func refuse(f oai.Fields) error {
-	var skills []any
-	if err := f.Read("skills", &skills, "an array"); err != nil {
-		return err
-	}
-	if len(skills) > 0 {
-		return turn.Unsupported("skills", "skills are not supported in this release; leave them out")
-	}
-	return nil
 }
 
 func (h *Handler) list(w http.ResponseWriter, r *http.Request) error {
