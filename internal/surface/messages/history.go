@@ -241,10 +241,27 @@ func (h *history) end() error {
 	if len(h.items) == 0 || !slices.ContainsFunc(h.items, notSystem) {
 		return invalid("messages", "at least one message must have content")
 	}
-	if t := h.tail; (t == wire.TypeText || t == wire.TypeThinking || t == wire.TypeRedactedThinking) && !h.d.call.native {
+	if t := h.tail; (t == wire.TypeText || t == wire.TypeThinking || t == wire.TypeRedactedThinking) && !h.d.call.native && !h.paused() {
 		return invalid(h.last, "This model does not support assistant message prefill. The conversation must end with a user message.")
 	}
 	return nil
+}
+
+// paused says that the conversation ends with a turn that ran code here: one that ended with pause_turn may have text behind its results.
+func (h *history) paused() bool {
+	for _, it := range slices.Backward(h.items) {
+		switch v := it.(type) {
+		case turn.HostedCall:
+			return h.d.out.turn.Hosted != nil
+		case turn.Message:
+			if v.Role != turn.Assistant {
+				return false
+			}
+		case turn.Result:
+			return false
+		}
+	}
+	return false
 }
 
 func notSystem(it turn.Item) bool {
