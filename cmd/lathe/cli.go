@@ -29,6 +29,7 @@ type terminal struct {
 type commands struct {
 	Serve   serveCmd   `cmd:"" help:"Serve the APIs until SIGTERM or Ctrl-C."`
 	Run     runCmd     `cmd:"" help:"Run a Python file in a sandbox of its own: its output and exit code are passed on, its files written out."`
+	Shell   shellCmd   `cmd:"" help:"Open a terminal into a container of the running gateway."`
 	Image   imageCmd   `cmd:"" help:"List, build, pull, prepare and remove images of sandboxes."`
 	Doctor  doctorCmd  `cmd:"" help:"Say what this machine can do, and the mend for each thing that it cannot."`
 	Config  configCmd  `cmd:"" help:"Check the configuration, or show it as it takes effect."`

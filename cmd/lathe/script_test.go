@@ -24,7 +24,7 @@ func TestMain(m *testing.M) {
 // are:
 //
 //	ready DATA_DIR           waits until a lathe serve in the background has noted its address there, and sets $URL
-//	http METHOD PATH [NAME:VALUE...]  asks it; status, headers and body are in stdout
+//	http METHOD PATH [NAME:VALUE...] [{JSON}]  asks it; status, headers and body are in stdout
 //	take                     listens on a port, which is in $TAKEN, until the script ends
 func TestScripts(t *testing.T) {
 	t.Parallel()
@@ -116,11 +116,15 @@ func cmdChecked(ts *testscript.TestScript, neg bool, args []string) {
 
 func cmdHTTP(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) < 2 {
-		ts.Fatalf("usage: http METHOD PATH [NAME:VALUE...]")
+		ts.Fatalf("usage: http METHOD PATH [NAME:VALUE...] [{JSON}]")
 	}
-	req, err := http.NewRequest(args[0], ts.Getenv("URL")+args[1], nil)
+	headers, body := args[2:], io.Reader(nil)
+	if n := len(headers); n > 0 && strings.HasPrefix(headers[n-1], "{") {
+		headers, body = headers[:n-1], strings.NewReader(headers[n-1])
+	}
+	req, err := http.NewRequest(args[0], ts.Getenv("URL")+args[1], body)
 	ts.Check(err)
-	for _, header := range args[2:] {
+	for _, header := range headers {
 		name, value, _ := strings.Cut(header, ":")
 		req.Header.Set(name, value)
 	}

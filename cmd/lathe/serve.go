@@ -45,6 +45,9 @@ func (c *serveCmd) Run(ctx context.Context, t *terminal) error {
 	if err := a.dir.Holding(url); err != nil {
 		return err
 	}
+	if err := a.serveOperator(); err != nil {
+		return err
+	}
 	a.sandbox.begin()
 	a.containers.StartPool()
 	fmt.Fprintln(t.out, "lathe: listening on", url)

@@ -65,7 +65,7 @@ type app struct {
 // wire opens and connects the parts that cfg asks for. Close what it returns. After an error nothing stays open.
 func wire(ctx context.Context, cfg *config.Config, log *slog.Logger) (*app, error) {
 	a := &app{cfg: cfg, log: log, metrics: telemetry.New(version), keys: keysOf(cfg), api: http.NewServeMux()}
-	for _, open := range []func(context.Context) error{a.openData, a.openBlobs, a.openContainers, a.openSkills, a.connect} {
+	for _, open := range []func(context.Context) error{a.openData, a.openBlobs, a.openSkills, a.openContainers, a.connect} {
 		if err := open(ctx); err != nil {
 			a.close(ctx)
 			return nil, err
@@ -135,7 +135,8 @@ func (a *app) openContainers(ctx context.Context) error {
 	if own.Images, err = projectImages(a.cfg); err != nil {
 		return err
 	}
-	own.Store, own.Blobs, own.Backend, own.Dir, own.Logger = a.store, a.blobs, backend, a.dir.Path("containers"), a.log
+	own.Store, own.Blobs, own.Backend, own.Skills, own.Logger = a.store, a.blobs, backend, a.skills, a.log
+	own.Dir = a.dir.Path("containers")
 	a.containers, err = container.New(own)
 	if err != nil {
 		return err
@@ -217,7 +218,8 @@ func (a *app) connect(context.Context) error {
 	}
 	loop := agent.New(agent.Config{
 		Provider: router, Workspaces: a.containers, MaxRounds: a.cfg.Agent.MaxRounds, MaxCalls: a.cfg.Agent.MaxCalls, MaxTime: time.Duration(a.cfg.Agent.MaxTime),
-		Images: func(model string) bool { m, err := router.Model(model); return err == nil && m.Images }, Logger: a.log,
+		PreloadSkills: a.cfg.Skills.Preload,
+		Images:        func(model string) bool { m, err := router.Model(model); return err == nil && m.Images }, Logger: a.log,
 	})
 	turns := a.metrics.Streamer(run.New(run.Config{
 		Next: loop, Steps: a.store.Steps(), Files: a.containers.Uploads(), Logger: a.log,

@@ -21,6 +21,7 @@ var Imports = map[string][]string{
 	"config":            {},
 	"datadir":           {},
 	"archtest":          {},
+	"operator":          {},
 	"image/rootfs":      {},
 	"image":             {"image/rootfs"},
 	"skill":             {},

@@ -143,6 +143,8 @@ type Skills struct {
 	Stored     Size `yaml:"stored"`
 	// Cache is the bytes of unpacked skills on this machine, those in use apart.
 	Cache Size `yaml:"cache"`
+	// Preload puts the whole text of a request's skills into the prompt, for models that would not read it.
+	Preload bool `yaml:"preload"`
 }
 
 // Default is the configuration of an empty file, without the folders, which depend on the user (see Load).

@@ -90,7 +90,7 @@ sandbox:
   per_project: {live: 10, memory: 8GiB, stored: 50GiB, files: 1000, time_per_day: 2h}
 agent: {max_rounds: 4, max_calls: 20, max_time: 1m30s}
 skills_dir: ~/skills
-skills: {per_project: 50, stored: 1GiB, cache: 2GiB}
+skills: {per_project: 50, stored: 1GiB, cache: 2GiB, preload: true}
 server: {request_memory: 128MiB}
 `, map[string]string{"LATHE_KEY_ALICE": "sk-alice-123", "VLLM_KEY": "sk-vllm", "PROCS": "64", "LATHE_IMAGE_DIR": "/img"})
 	if err != nil {
@@ -122,7 +122,7 @@ server: {request_memory: 128MiB}
 			{Name: "default", Limits: ProjectLimits{Live: 10, Memory: 8 << 30, Stored: 50 << 30, Files: 1000, TimePerDay: Duration(2 * time.Hour)}},
 		},
 		Agent:     Agent{MaxRounds: 4, MaxCalls: 20, MaxTime: Duration(90 * time.Second)},
-		SkillsDir: "/home/ann/skills", Skills: Skills{PerProject: 50, Stored: 1 << 30, Cache: 2 << 30},
+		SkillsDir: "/home/ann/skills", Skills: Skills{PerProject: 50, Stored: 1 << 30, Cache: 2 << 30, Preload: true},
 		Server: Server{RequestMemory: 128 << 20},
 	}
 	if diff := cmp.Diff(want, got, secrets); diff != "" {
@@ -174,7 +174,7 @@ func TestFaults(t *testing.T) {
 		{"unknown key", "listn: 127.0.0.1:1\n", []string{`:1: listn: unknown key, did you mean "listen"?`}},
 		{"skills", "skills: {per_project: 0, stored: 1KiB, cache: much, dir: x}\n", []string{
 			`:1: skills.per_project: "0" is not a whole number from 1 to 1000000`, `:1: skills.stored: "1KiB" is out of bounds: allowed are 1MiB to 16TiB`,
-			`:1: skills.cache: "much" is not a size: write a number and a unit (KiB, MiB, GiB, TiB, or KB, MB, GB, TB), such as 512MiB`, `:1: skills.dir: unknown key: allowed here are per_project, stored, cache`}},
+			`:1: skills.cache: "much" is not a size: write a number and a unit (KiB, MiB, GiB, TiB, or KB, MB, GB, TB), such as 512MiB`, `:1: skills.dir: unknown key: allowed here are per_project, stored, cache, preload`}},
 		{"unknown key far from all", "agent: {zzzzzzz: 1}\n", []string{`:1: agent.zzzzzzz: unknown key: allowed here are max_rounds, max_calls, max_time`}},
 		{"twice", "listen: 127.0.0.1:1\nlisten: 127.0.0.1:2\n", []string{`:2: listen: stands twice, first in line 1: keep one`}},
 		{"two documents", "listen: 127.0.0.1:1\n---\nlisten: 127.0.0.1:2\n",

@@ -36,6 +36,7 @@ func (d *decoder) root(c *Config) []field {
 				{"per_project", d.integer(&c.Skills.PerProject, 1, 1_000_000)},
 				{"stored", unit(d, &c.Skills.Stored, parseSize, 1<<20, 1<<44)},
 				{"cache", unit(d, &c.Skills.Cache, parseSize, 1<<20, 1<<44)},
+				{"preload", d.boolean(&c.Skills.Preload)},
 			})
 		}},
 		{"server", func(n ast.Node, path string) {

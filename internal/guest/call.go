@@ -27,6 +27,7 @@ type call struct {
 	left, dropped int64
 
 	interrupts, kills chan struct{}
+	terminal          *terminal // nil for what is none
 }
 
 func newCall(w *proto.Writer, id uint32) *call {

@@ -10,11 +10,11 @@ class Tools:
 
     def __init__(self):
         self.made = {}  # name -> the function of that name
-        self.count, self.loop, self.batch = 0, None, []
+        self.engine, self.count, self.loop, self.batch = None, 0, None, []
 
-    def offer(self, names, space):
+    def offer(self, names, engine):
         """Puts functions into the namespace of a cell, and takes those away that the request does not have any more."""
-        self.batch = []
+        self.engine, self.batch, space = engine, [], engine.names
         for name in [name for name in self.made if name not in names]:
             function = self.made.pop(name)
             if space.get(name) is function:
@@ -87,7 +87,11 @@ class Tools:
                     break
                 if kind != RENEW:
                     os._exit(0)
-                wire.send(RESULT, b"%s\0%d\0" % renew(payload == b"1")[:2])
+                try:
+                    done = renew(self.engine, *renewal(payload))
+                except Exception as error:
+                    done = b"error", 1, describe(error)
+                wire.send(RESULT, b"%s\0%d\0%s" % (done[0], done[1], done[2].encode()))
             wire.send(STARTED)
             verdict, *rest = unlist(payload)
             if verdict == "interrupt":

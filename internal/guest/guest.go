@@ -13,6 +13,7 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"strconv"
 	"sync"
 	"time"
 
@@ -118,8 +119,16 @@ func (s *server) take(f proto.Frame) error {
 		s.send(proto.EncodeJSON(proto.Hello, 0, proto.HelloInfo{
 			Version: proto.Version, Isolated: s.cfg.Isolate, Notes: s.cfg.Notes,
 		}))
-	case proto.Start, proto.Resume, proto.Warm, proto.Renew:
+	case proto.Start, proto.Resume, proto.Warm, proto.Renew, proto.Terminal:
 		return s.start(f)
+	case proto.Input, proto.Resize, proto.Taken:
+		s.mu.Lock()
+		c := s.calls[f.Call]
+		s.mu.Unlock()
+		if c == nil {
+			return nil // it has ended meanwhile
+		}
+		return c.terminal.take(f)
 	case proto.Interrupt, proto.Kill:
 		s.mu.Lock()
 		defer s.mu.Unlock()
@@ -197,6 +206,15 @@ func (s *server) decode(c *call, f proto.Frame) (func() func(), error) {
 		}
 		c.limits, c.timeout = r.Limits, time.Duration(r.TimeoutMS)*time.Millisecond
 		return s.inSession(c, func(in session) func() { return in.(*interpreter).resume(c, r) }), nil //nolint:forcetypeassert // of defaultPython
+	}
+	if f.Type == proto.Terminal {
+		var t proto.TerminalCall
+		if err := proto.DecodeJSON(f, &t); err != nil {
+			return nil, err
+		}
+		c.session, c.limits = sessionKey{"terminal", strconv.FormatUint(uint64(c.id), 10)}, t.Limits
+		c.terminal = newTerminal()
+		return func() func() { return c.terminal.run(&s.cfg, s.procs, c, t) }, nil
 	}
 	var st proto.StartCall
 	if err := proto.DecodeJSON(f, &st); err != nil {

@@ -58,13 +58,15 @@ type interpreter struct {
 	dir string
 	// waiting is the program of kernel that waits for results, nil for none.
 	waiting *waiting
+	// spawned says that programs have started others, which may live on.
+	spawned bool
 }
 
 // kernel is one interpreter.
 type kernel struct {
 	proc   *process
-	tap    *tap
 	in     *os.File
+	pipes  *os.File // new descriptors 1 and 2 go over it; nil where the language does not take any
 	w      *proto.Writer
 	limits proto.Limits
 
@@ -73,6 +75,7 @@ type kernel struct {
 	deaf  chan struct{} // closed when nothing more comes from it
 
 	mu     sync.Mutex
+	tap    *tap          // of its descriptors 1 and 2; see output
 	call   uint32        // the id whose frames are taken; guarded by mu
 	asks   bool          // its program may call functions
 	runs   chan struct{} // closed when the call's code runs
@@ -83,6 +86,7 @@ type kernel struct {
 type reply struct {
 	status, err string
 	code        int
+	spawned     bool // it has started other programs
 	// calls is set where the program has not ended: it waits for their results.
 	calls []proto.FunctionCall
 }
@@ -90,7 +94,7 @@ type reply struct {
 func (in *interpreter) run(c *call, start proto.StartCall) func() {
 	payload := list(start.Code, in.cfg.path(start.Dir))
 	if in.lang.functions {
-		payload = append(payload, list(strings.Join(start.Functions, "\n"))...)
+		payload = append(payload, list(strings.Join(start.Functions, "\n"), in.freshPipes())...)
 	}
 	for k, v := range in.cfg.callEnv(start.Env) {
 		payload = append(payload, list(k, v)...)
@@ -123,7 +127,7 @@ func (in *interpreter) request(c *call, kind proto.Type, payload []byte) func() 
 	}
 	finish := in.exchange(c, k, proto.Frame{Type: kind, Call: c.id, Payload: payload}, restarted)
 	if in.waiting != nil {
-		k.tap.attach(in.waiting) // a Renew has come between
+		k.output().attach(in.waiting) // a Renew has come between
 	}
 	return finish
 }
@@ -131,7 +135,7 @@ func (in *interpreter) request(c *call, kind proto.Type, payload []byte) func() 
 // exchange sends a request to the kernel, follows what comes of it and returns the function that reports that.
 func (in *interpreter) exchange(c *call, k *kernel, f proto.Frame, restarted bool) func() {
 	c.started()
-	k.tap.send(func(sink) {
+	k.output().send(func(sink) {
 		for _, p := range c.held {
 			c.write(p.stream, p.data)
 		}
@@ -143,6 +147,7 @@ func (in *interpreter) exchange(c *call, k *kernel, f proto.Frame, restarted boo
 		}
 	}()
 	cause, killed, said := in.follow(c, k)
+	in.spawned = in.spawned || said != nil && said.spawned
 	if said != nil && said.calls != nil && !killed {
 		if cause == "" && !c.last {
 			return in.pause(c, k, said.calls)
@@ -256,8 +261,11 @@ func (in *interpreter) close() {
 	if k := in.kernel; k != nil {
 		in.procs.kill(k.proc)
 		k.in.Close()
-		k.tap.close()
-		in.kernel, in.waiting = nil, nil
+		k.output().close()
+		if k.pipes != nil {
+			k.pipes.Close()
+		}
+		in.kernel, in.waiting, in.spawned = nil, nil, false
 	}
 }
 
@@ -291,19 +299,28 @@ func startKernel(cfg *Config, procs *processes, lang *language, limits proto.Lim
 	if _, err := w1.Write(list(lang.source)); err != nil { // it is smaller than a pipe
 		return fail(err)
 	}
+	inherited := []*os.File{out, errOut, r1, w2}
+	var pipes, theirs *os.File
+	if lang.functions {
+		if pipes, theirs, err = socketPair(); err != nil {
+			return fail(err)
+		}
+		files = append(files, pipes, theirs)
+		inherited = append(inherited, theirs)
+	}
 	t.attach(&tail{})
 	p, err := procs.start(command{
 		path: path, args: append([]string{path}, lang.args(limits)...), dir: cfg.WorkDir, env: cfg.environ(limits, nil),
-		files: []*os.File{out, errOut, r1, w2}, limits: lang.limits(limits),
+		files: inherited, limits: lang.limits(limits),
 	})
 	if err != nil {
 		return fail(err)
 	}
-	for _, f := range []*os.File{out, errOut, r1, w2} {
+	for _, f := range inherited {
 		f.Close()
 	}
 	k := &kernel{
-		proc: p, tap: t, in: w1, w: proto.NewWriter(w1), limits: limits,
+		proc: p, tap: t, in: w1, w: proto.NewWriter(w1), limits: limits, pipes: pipes,
 		ready: make(chan struct{}), done: make(chan reply, 1), deaf: make(chan struct{}),
 	}
 	go k.listen(procs, r2)
@@ -319,13 +336,13 @@ func (k *kernel) begin(c *call) {
 	k.mu.Lock()
 	k.call, k.runs, k.asks = c.id, make(chan struct{}), c.program != ""
 	k.mu.Unlock()
-	k.tap.attach(c)
+	k.output().attach(c)
 }
 
 // end is the counterpart of begin; what the kernel's programs have written so far is sent first.
 func (k *kernel) end() {
-	k.tap.drain()
-	k.tap.attach(nil)
+	k.output().drain()
+	k.output().attach(nil)
 	k.mu.Lock()
 	k.call = 0
 	k.mu.Unlock()
@@ -374,7 +391,7 @@ func (k *kernel) listen(procs *processes, pipe *os.File) {
 		f, err := r.Next()
 		if err == nil {
 			if f.Type != proto.Hello && f.Type != proto.Started {
-				k.tap.drain()
+				k.output().drain()
 			}
 			err = k.handle(f)
 		}
@@ -419,7 +436,7 @@ func (k *kernel) handle(f proto.Frame) error {
 		if err != nil {
 			return err
 		}
-		k.tap.send(func(to sink) {
+		k.output().send(func(to sink) {
 			if c, ok := to.(*call); ok && mine {
 				c.write(stream, data)
 			}
@@ -428,7 +445,7 @@ func (k *kernel) handle(f proto.Frame) error {
 		if _, _, err := proto.DecodeDisplay(f.Payload); err != nil {
 			return err
 		}
-		k.tap.send(func(to sink) {
+		k.output().send(func(to sink) {
 			if c, ok := to.(*call); ok && mine {
 				c.display(f.Payload)
 			}
@@ -464,11 +481,12 @@ func (k *kernel) reply(payload []byte) error {
 	if len(fields) != 3 {
 		return errors.New("guest: bad result from the kernel")
 	}
-	code, err := strconv.Atoi(string(fields[1]))
+	number, spawned := strings.CutSuffix(string(fields[1]), "+")
+	code, err := strconv.Atoi(number)
 	if err != nil {
 		return err
 	}
-	r := reply{status: proto.Failed, code: code, err: string(fields[2])}
+	r := reply{status: proto.Failed, code: code, err: string(fields[2]), spawned: spawned}
 	if string(fields[0]) == proto.OK {
 		r.status = proto.OK
 	}
@@ -500,9 +518,9 @@ func (k *kernel) corrupt() bool {
 
 // complaint is the end of what the interpreter wrote while it started.
 func (k *kernel) complaint() string {
-	k.tap.drain()
+	k.output().drain()
 	var text string
-	k.tap.send(func(to sink) {
+	k.output().send(func(to sink) {
 		if t, ok := to.(*tail); ok && len(t.data) > 0 {
 			text = ": " + string(t.data)
 		}

@@ -1,17 +1,18 @@
 """Lathe's Python kernel: one long-lived interpreter that runs cells for the guest.
 
 It is started by internal/guest (kernel.go) and talks with it in the frames of internal/guest/proto, requests on fd 3 and messages on fd 4;
-what is written to fds 1 and 2 the guest takes from pipes. Payloads: START is a list (code, directory, names of functions one a line, then
-names and values of the environment), WARM a list of modules, RENEW a list (1 in a fresh container, then names and values of
-the environment); each is answered by RESULT: status NUL exit code NUL error. In place of it a START may be answered by CALLS, a list (number, name, arguments) for each call of such a function; the
-program waits then for RESUME, a list ("results", "timeout" or "interrupt", then number, "1" for an error, and text of each), which is
-answered as a START is.
+what is written to fds 1 and 2 the guest takes from pipes. Payloads: START is a list (code, directory, names of functions one a line, "1"
+where new pipes for fds 1 and 2 come over fd 5, then names and values of the environment), WARM a list of modules, RENEW a list ("1" in a
+fresh container, then names and values of the environment); each is answered by RESULT: status NUL exit code, with a "+" if other programs
+were started, NUL error. In place of it a START may be answered by CALLS, a list (number, name, arguments) for each call of such a
+function; the program waits then for RESUME, a list ("results", "timeout" or "interrupt", then number, "1" for an error, and text of
+each), which is answered as a START is.
 Before the code of a START runs comes STARTED: from then until RESULT, and no earlier, the guest may send SIGINT.
 PING asks the guest to drain fds 1 and 2 and is answered by HELLO; HELLO to the guest says that the kernel is ready, and which one.
 
 The guest drains fds 1 and 2 before it acts on a frame, so a display or a result never overtakes what was printed before it.
-The sources of wire.py, display.py and calls.py stand before this file's, in one namespace. IPython's InteractiveShell runs the cells where it is
-installed, else Plain below. Everything that is not needed to start is imported late.
+The sources of wire.py, display.py and calls.py stand before this file's, in one namespace. IPython's InteractiveShell runs the cells where
+it is installed, else Plain below. Everything that is not needed to start is imported late.
 """
 import builtins
 import os
@@ -284,7 +285,7 @@ def environment(env):
 
 def cell(engine, figures, code, where, functions, env):
     environment(env)
-    tools.offer(functions.split(), engine.names)
+    tools.offer(functions.split(), engine)
     reserve.take()
     if where:
         os.chdir(where)
@@ -358,6 +359,11 @@ def exercise():
 SEEDED = ("random", "numpy.random", "sympy.core.random", "torch")
 
 
+def renewal(payload):
+    fresh, *env = unlist(payload)
+    return fresh == "1", dict(zip(env[::2], env[1::2]))
+
+
 def renew(engine, fresh, env):
     """New randomness after a restore, of which there may be several from one image. What a program may have chosen itself is left alone
     unless none has run: seeds, and the variables in env."""
@@ -393,19 +399,21 @@ def serve():
     except ImportError:
         engine = Plain(figures)
     sys.path.insert(0, "")  # see kernelStub
+    sys.addaudithook(wire.audit)
     wire.send(HELLO, engine.flavour)
     pid = os.getpid()
     while True:
         kind, payload = wire.receive()
         try:
             if kind == START:
-                code, where, functions, *env = unlist(payload)
+                code, where, functions, fresh, *env = unlist(payload)
+                if fresh == "1":
+                    pipes.renew()
                 done = cell(engine, figures, code, where, functions, dict(zip(env[::2], env[1::2])))
             elif kind == WARM:
                 done = warm(engine, unlist(payload))
             elif kind == RENEW:
-                fresh, *env = unlist(payload)
-                done = renew(engine, fresh == "1", dict(zip(env[::2], env[1::2])))
+                done = renew(engine, *renewal(payload))
             else:
                 os._exit(0)
         except BaseException as error:
@@ -419,7 +427,8 @@ def serve():
         if not sound:
             lose("the interpreter's output was closed for good")
         status, code, text = done
-        wire.send(RESULT, b"%s\0%d\0%s" % (status, code, text[:4096].encode("utf-8", "backslashreplace")))
+        spawned, wire.spawned = wire.spawned, False
+        wire.send(RESULT, b"%s\0%d%s\0%s" % (status, code, b"+" * spawned, text[:4096].encode("utf-8", "backslashreplace")))
 
 
 outer = {}  # what the variables of the last call were before it

@@ -50,6 +50,7 @@ type command struct {
 	stdin     *os.File   // nil is /dev/null
 	files     []*os.File // fds 1, 2 and so on; nil is closed
 	limits    proto.Limits
+	terminal  bool // stdin is a terminal, and is to be the program's controlling one
 }
 
 func newProcesses(cfg Config) *processes {
@@ -86,8 +87,10 @@ func (ps *processes) start(cmd command) (*process, error) {
 	defer ps.mu.Unlock()
 	ps.scopes++
 	p := &process{scope: scope(ps.scopes), ended: make(chan struct{})}
+	sys := ps.attributes(p.scope)
+	sys.Setctty = cmd.terminal
 	p.pid, err = syscall.ForkExec(cmd.path, cmd.args, &syscall.ProcAttr{
-		Dir: cmd.dir, Env: append(cmd.env, ps.mark(p.scope)), Files: files, Sys: ps.attributes(p.scope),
+		Dir: cmd.dir, Env: append(cmd.env, ps.mark(p.scope)), Files: files, Sys: sys,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("start %s in %s: %w", cmd.path, cmd.dir, err)

@@ -106,9 +106,9 @@ func unlist(payload []byte, most int) ([]string, error) {
 // pause keeps the program of a call whose interpreter waits, and returns the function that reports its calls.
 func (in *interpreter) pause(c *call, k *kernel, calls []proto.FunctionCall) func() {
 	w := &waiting{name: c.program}
-	k.tap.drain()
-	k.tap.send(func(sink) { w.left, w.dropped = c.left, c.dropped })
-	k.tap.attach(w)
+	k.output().drain()
+	k.output().send(func(sink) { w.left, w.dropped = c.left, c.dropped })
+	k.output().attach(w)
 	k.mu.Lock()
 	k.call = 0
 	k.mu.Unlock()
@@ -139,7 +139,7 @@ func (in *interpreter) resume(c *call, r proto.ResumeCall) func() {
 	if !r.Interrupt {
 		c.timeout = w.timeout
 	}
-	k.tap.send(func(sink) { c.left, c.dropped, c.held = w.left, w.dropped, w.held })
+	k.output().send(func(sink) { c.left, c.dropped, c.held = w.left, w.dropped, w.held })
 	return in.exchange(c, k, proto.Frame{Type: proto.Resume, Call: c.id, Payload: resumption(r)}, false)
 }
 

@@ -6,6 +6,7 @@ from _thread import RLock, get_ident
 
 CHUNK, LARGEST = 256 << 10, 12 << 20
 PING, HELLO, START, WARM, RENEW, STARTED, OUTPUT, DISPLAY, RESULT, RESUME, CALLS = 1, 2, 3, 4, 5, 6, 8, 9, 12, 14, 15
+SPAWNS = frozenset(("subprocess.Popen", "os.system", "os.fork", "os.forkpty", "os.posix_spawn", "pty.spawn"))
 STDERR, VALUE, DISPLAYED = b"\2", b"\3", b"\4"
 MAIN = get_ident()
 
@@ -15,12 +16,13 @@ class Wire:
     garble that, and in the engine it would leave locks taken, so there it is put off until the next user code of the cell."""
 
     def __init__(self):
-        self.requests, self.messages = private(3), private(4)
+        self.requests, self.messages, self.pipes = private(3), private(4), private(5)
         self.call = bytes(4)
         self.lock, self.depth = RLock(), 0
         self.busy = self.running = self.pending = False  # in a cell; in its user code; with an interrupt to come
         self.alive = True  # False in a forked child, which must not talk
         self.last = None  # the Stream that was written to last, or this
+        self.spawned = False  # a program has been started since the last answer
         self.earlier = frozenset()  # threads of earlier cells, until one of them has printed in this one
 
     def __enter__(self):
@@ -42,6 +44,10 @@ class Wire:
         if self.pending and self.running and not self.depth:
             self.pending = False
             raise KeyboardInterrupt
+
+    def audit(self, event, _):
+        if event in SPAWNS:
+            self.spawned = True
 
     def forked(self):
         self.alive, self.lock = False, RLock()  # another thread may have held it
@@ -165,6 +171,21 @@ class Pipes:
             return found.st_dev, found.st_ino
         except OSError:
             return None
+
+    def renew(self):
+        """Takes new pipes from the guest, since programs of earlier cells still write to the old ones."""
+        import _socket
+        channel = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM, 0, wire.pipes)
+        try:
+            sent = channel.recvmsg(1, _socket.CMSG_SPACE(8))[1][0][2]
+        finally:
+            channel.detach()
+        for at, (fd, kept, _) in enumerate(self.kept):
+            pipe = int.from_bytes(sent[4 * at:4 * at + 4], sys.byteorder)
+            os.dup2(pipe, fd)
+            os.dup2(pipe, kept, False)
+            os.close(pipe)
+        self.kept = [(fd, kept, self.identity(fd)) for fd, kept, _ in self.kept]
 
     def mend(self):
         """Puts both back, and sys.stdout and sys.stderr where they can no longer be written to. False means that it cannot be done."""

@@ -8,6 +8,7 @@ package sandbox
 import (
 	"context"
 	"errors"
+	"io"
 	"net"
 	"time"
 )
@@ -45,6 +46,8 @@ type Sandbox interface {
 	// What the program did to itself is in the Result with a nil error. An error wraps ErrNotStarted if the guest never acknowledged
 	// the call (it may be retried elsewhere), ErrDied if the sandbox ended while it ran.
 	Exec(ctx context.Context, call Call, sink func(Output)) (*Result, error)
+	// OpenTerminal starts a shell on a terminal of its own, beside all calls. ctx bounds the start only. An error wraps ErrNotStarted.
+	OpenTerminal(ctx context.Context, spec TerminalSpec) (Terminal, error)
 	// Checkpoint writes the sandbox's memory into dir, an empty folder, and ends the sandbox. The caller sees to it that no call runs; what
 	// programs left running in the background goes on after Restore. The files are complete then but not synced, and belong together.
 	// After an error the sandbox may have ended, and dir is worth nothing.
@@ -62,6 +65,23 @@ type Sandbox interface {
 	Done() <-chan struct{}
 	// Close ends it and frees everything it used. Idempotent.
 	Close() error
+}
+
+// TerminalSpec is what a terminal begins with.
+type TerminalSpec struct {
+	Rows, Cols uint16
+	// Term is TERM, "" for none.
+	Term string
+}
+
+// Terminal is a shell of an operator's. Read gives what it shows, unchanged, and io.EOF when the shell has ended and all has been read;
+// a program that writes faster than is read waits. Write types. Read and Write may each be called by one goroutine at a time. Close
+// hangs up: what the shell started ends. Idempotent.
+type Terminal interface {
+	io.ReadWriteCloser
+	Resize(rows, cols uint16) error
+	// Result is how the shell ended. It waits for that.
+	Result(ctx context.Context) (*Result, error)
 }
 
 // Errors that callers tell apart with errors.Is.

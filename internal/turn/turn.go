@@ -162,6 +162,8 @@ type SkillRef struct {
 	// Version is one of a version's names, latest, or default, which "" means too. Where a protocol means the latest by a version that
 	// is absent, as Messages does, its surface says latest.
 	Version string `json:"version,omitempty"`
+	// Archive is a zip in the place of an id: a skill that came with the request.
+	Archive []byte `json:"-"`
 	// Param is the reference's place in the request, for errors.
 	Param string `json:"-"`
 }

@@ -312,7 +312,7 @@ func TestMessagesErrors(t *testing.T) {
 	l := newLathe(t, nil)
 	c := l.claudeClient()
 	ask := func(model string, opts ...option.RequestOption) error {
-		_, err := c.Messages.New(t.Context(), anthropic.MessageNewParams{Model: anthropic.Model(model), MaxTokens: 100, Messages: []anthropic.MessageParam{user("hi")}}, opts...)
+		_, err := c.Messages.New(t.Context(), anthropic.MessageNewParams{Model: model, MaxTokens: 100, Messages: []anthropic.MessageParam{user("hi")}}, opts...)
 		return err
 	}
 	for name, want := range map[string]struct {

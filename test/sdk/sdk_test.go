@@ -30,7 +30,7 @@ var scenarios = []string{
 // ofMessages are those of the programs that use Anthropic's SDK.
 var ofMessages = []string{
 	"plain", "streamed", "code_two_turns", "bash_and_editor", "failure_is_data", "made_file", "uploads", "client_tool", "mixed", "tool_runner",
-	"thinking", "count_and_models", "errors", "betas",
+	"thinking", "count_and_models", "errors", "betas", "paused", "programmatic",
 }
 
 const key = "sk-lathe-sdk-test"
@@ -84,6 +84,7 @@ keys:
   - {name: sdk, key: %s, project: sdk}
 models:
   - {name: "*", provider: openai-chat, base_url: %s, images: true}
+agent: {max_rounds: 8}
 `
 
 func start(t *testing.T) *gateway {

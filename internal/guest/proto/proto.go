@@ -14,7 +14,7 @@ import (
 )
 
 // Version changes when either end would misread the other. The host refuses a guest of another version.
-const Version = 2
+const Version = 3
 
 // MaxPayload caps a frame: the code of a call on the way in, an image on the way out.
 const MaxPayload = 16 << 20
@@ -25,8 +25,9 @@ const MaxChunk = 64 << 10
 // Type says what a frame means and so how its payload is read.
 type Type uint8
 
-// The host sends Ping, Start, Resume, Warm, Renew, Interrupt, Kill, Shutdown, Connect and Disconnect; both ends send those of streams; the guest
-// everything else. A call's frames are Started or Refused, any number of Output and Display, and after Started one Result or Calls. Ping, Hello,
+// The host sends Ping, Start, Resume, Warm, Renew, Interrupt, Kill, Shutdown, Connect, Disconnect, Terminal, Input, Resize and Taken;
+// both ends send those of streams; the guest everything else. A call's frames are Started or Refused, any number of Output and Display, and
+// after Started one Result or Calls. Ping, Hello,
 // and the frames of the network as a whole have call id 0; the Call of a stream's frame is the stream's id.
 const (
 	// Ping has no payload and is answered by Hello, at any time: it is how a host greets a guest that was restored from a checkpoint too.
@@ -80,7 +81,23 @@ const (
 	EOF
 	// Reset has no payload: the stream is done, and what it still carried is lost. Frames of a stream that is done are ignored.
 	Reset
-	lastType = Reset
+	// Terminal is JSON: a TerminalCall. It is answered like a Start; its output is that of a terminal, in Output frames of Stdout.
+	Terminal
+	// Input is what is typed into a terminal, 1 to MaxData bytes. What a program does not read is dropped beyond MaxTyped.
+	Input
+	// Resize is the new size of a terminal: rows and columns, each in two bytes, big endian.
+	Resize
+	// Taken is a number of bytes (4, big endian, not 0) of a terminal's output that the host has passed on. The guest sends at most
+	// TerminalWindow bytes that have not been taken.
+	Taken
+
+	lastType = Taken
+)
+
+// Of terminals: the output that is under way, and the input that waits for a program, in bytes.
+const (
+	TerminalWindow = 256 << 10
+	MaxTyped       = 1 << 20
 )
 
 // Of streams: the room that each direction begins with, what one Data frame holds at most, and how many there are at once.
@@ -223,6 +240,14 @@ type ConnectedInfo struct {
 	// Bundle is the path of the file with all certificates that programs trust.
 	Bundle string `json:"bundle"`
 	Error  string `json:"error,omitempty"`
+}
+
+// TerminalCall is the payload of Terminal: a shell on a terminal of its own. Interrupt and Kill hang it up.
+type TerminalCall struct {
+	Rows   uint16            `json:"rows"`
+	Cols   uint16            `json:"cols"`
+	Env    map[string]string `json:"env,omitempty"`
+	Limits Limits            `json:"limits"`
 }
 
 // Values of CallResult.Status.

@@ -184,6 +184,11 @@ func (x *box) Exec(ctx context.Context, call sandbox.Call, sink func(sandbox.Out
 	return x.link.Exec(ctx, link.WithEnv(call, x.env), sink)
 }
 
+// OpenTerminal has the contract of sandbox.Sandbox.OpenTerminal.
+func (x *box) OpenTerminal(ctx context.Context, spec sandbox.TerminalSpec) (sandbox.Terminal, error) {
+	return x.link.OpenTerminal(ctx, spec)
+}
+
 func (x *box) Done() <-chan struct{} { return x.link.Done() }
 
 func (x *box) Close() error {

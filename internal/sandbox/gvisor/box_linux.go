@@ -92,6 +92,11 @@ func (x *box) Exec(ctx context.Context, call sandbox.Call, sink func(sandbox.Out
 // Connect has the contract of sandbox.Sandbox.Connect.
 func (x *box) Connect(ctx context.Context, n *sandbox.Network) error { return x.link.Connect(ctx, n) }
 
+// OpenTerminal has the contract of sandbox.Sandbox.OpenTerminal.
+func (x *box) OpenTerminal(ctx context.Context, spec sandbox.TerminalSpec) (sandbox.Terminal, error) {
+	return x.link.OpenTerminal(ctx, spec)
+}
+
 // Done has the contract of sandbox.Sandbox.Done. Nothing of the sandbox is left when it is closed.
 func (x *box) Done() <-chan struct{} { return x.dead }
 

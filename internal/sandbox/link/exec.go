@@ -83,6 +83,7 @@ type request struct {
 	frame   proto.Type
 	payload any
 	timeout time.Duration // 0 for none
+	output  int64         // bytes, instead of the limits'; 0 is those
 }
 
 func (l *Link) run(ctx context.Context, req request, sink func(sandbox.Output)) (*sandbox.Result, error) {
@@ -113,7 +114,11 @@ func (l *Link) send(ctx context.Context, req request, free func()) (*pending, er
 	if l.last == 0 {
 		l.last = 1
 	}
-	p := newPending(l.last, l.limits.Output, free)
+	output := l.limits.Output
+	if req.output > 0 {
+		output = req.output
+	}
+	p := newPending(l.last, output, free)
 	l.calls[p.id] = p
 	l.mu.Unlock()
 	f, err := proto.EncodeJSON(req.frame, p.id, req.payload)

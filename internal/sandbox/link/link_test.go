@@ -36,7 +36,7 @@ func connect(t *testing.T, limits sandbox.Limits, hello bool) (*Link, *peer) {
 	})
 	p.expect(proto.Ping)
 	if hello {
-		p.send(proto.Hello, 0, `{"version":2,"isolated":true}`)
+		p.send(proto.Hello, 0, `{"version":3,"isolated":true}`)
 		if err := l.Ready(t.Context()); err != nil {
 			t.Fatal(err)
 		}
@@ -113,7 +113,7 @@ func TestExec(t *testing.T) {
 		"a negative count":           {guest: startedThen(proto.Result, `{"status":"ok","truncated":-1}`), check: died},
 		"not JSON":                   {guest: startedThen(proto.Result, `status`), check: died},
 		"a large result":             {guest: startedThen(proto.Result, `{"status":"ok","error":"`+strings.Repeat("x", maxMessage)+`"}`), check: died},
-		"a second hello":             {guest: startedThen(proto.Hello, `{"version":2}`), check: died},
+		"a second hello":             {guest: startedThen(proto.Hello, `{"version":3}`), check: died},
 		"another call": {
 			guest: func(p *peer, id uint32) { p.send(proto.Started, id, ""); p.send(proto.Result, id+1, `{"status":"ok"}`) },
 			check: died,
@@ -192,7 +192,7 @@ func TestReady(t *testing.T) {
 	tests := map[string]struct{ hello, err string }{
 		"another version": {`{"version":1}`, "another lathe"},
 		"not JSON":        {"hello", "payload"},
-		"too long":        {`{"version":2,"notes":["` + strings.Repeat("x", maxMessage) + `"]}`, "bytes"},
+		"too long":        {`{"version":3,"notes":["` + strings.Repeat("x", maxMessage) + `"]}`, "bytes"},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {

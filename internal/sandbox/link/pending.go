@@ -22,6 +22,7 @@ type pending struct {
 	free    func()        // gives the session to its next call
 	news    chan struct{} // has room for one: there is something to deliver
 	started chan struct{} // closed when the guest has acknowledged the call
+	ended   chan struct{} // closed when over is set
 
 	mu        sync.Mutex
 	queue     []piece
@@ -45,7 +46,7 @@ type piece struct {
 
 func newPending(id uint32, limit int64, free func()) *pending {
 	return &pending{
-		id: id, free: free, left: limit, news: make(chan struct{}, 1), started: make(chan struct{}), rest: map[proto.Stream][]byte{},
+		id: id, free: free, left: limit, news: make(chan struct{}, 1), started: make(chan struct{}), ended: make(chan struct{}), rest: map[proto.Stream][]byte{},
 	}
 }
 
@@ -73,6 +74,7 @@ func (p *pending) take(f proto.Frame) (over bool, err error) {
 		return false, nil
 	case f.Type == proto.Refused && !running:
 		p.over, p.refused = true, refusal(string(f.Payload))
+		close(p.ended)
 		return true, nil
 	case f.Type == proto.Output && running:
 		stream, data, err := proto.DecodeOutput(f.Payload)
@@ -131,6 +133,7 @@ func (p *pending) finish(f proto.Frame) error {
 		return errors.New("a result that cannot be")
 	}
 	p.over = true
+	close(p.ended)
 	p.result = &sandbox.Result{
 		Status: s, ExitCode: r.ExitCode, Error: clean(clip(r.Error, 4<<10)), Truncated: r.Truncated + p.dropped,
 		KernelRestarted: r.KernelRestarted, Duration: time.Since(p.begin),

@@ -31,12 +31,25 @@ func testBackground(t *testing.T, b sandbox.Backend) {
 			}
 			if o := p.Must(t, "'next'"); o.Text(sandbox.Value) != "'next'" {
 				t.Errorf("then got %.100q", o.Text(""))
+			} else if strings.HasSuffix(name, "process") || strings.HasSuffix(name, "writer") {
+				if got := o.Text(sandbox.Stdout); got != "" {
+					t.Errorf("a program of the call before printed %.100q", got)
+				}
 			}
 		})
 	}
 	if took := time.Since(begin); took > 2*patience {
 		t.Errorf("it took %v", took)
 	}
+	t.Run("what prints later than its call", func(t *testing.T) {
+		p.Must(t, "import os, subprocess, sys, time\nsubprocess.Popen(['sh', '-c', 'while sleep 0.01; do echo late; echo late >&2; done'])\nNone")
+		for range 3 {
+			o := p.Must(t, "time.sleep(0.2)\nprint('out'); print('err', file=sys.stderr); os.system('echo child')\nos.write(1, b'raw\\n')\nNone")
+			if o.Text(sandbox.Stdout) != "out\nchild\nraw\n" || o.Text(sandbox.Stderr) != "err\n" {
+				t.Errorf("%.200q", o.Text(""))
+			}
+		}
+	})
 	t.Run("a daemon lives between calls, and dies with its kernel", func(t *testing.T) {
 		p.Must(t, "import subprocess\nsubprocess.Popen(['sh', '-c', '"+shellBeat+"'], start_new_session=True, stdout=-3, stderr=-3)\nNone")
 		p.beats(t)

@@ -26,8 +26,9 @@ func Run(t *testing.T, newBackend func(t *testing.T) sandbox.Backend) {
 	groups := map[string]func(*testing.T, sandbox.Backend){
 		"Python": testPython, "Display": testDisplay, "Bash": testBash, "Output": testOutput, "Live": testLive,
 		"Stop": testStop, "Cancel": testCancel, "Death": testDeath, "Broken": testBroken, "Background": testBackground, "Limits": testLimits,
-		"Environment": testEnvironment, "Sessions": testSessions, "Node": TestNode, "Concurrent": testConcurrent, "Life": testLife,
-		"Checkpoint": testCheckpoint, "Connect": testConnect, "Edit": testEdit, "Programs": testPrograms, "ProgramsEnd": testProgramsEnd,
+		"Environment": testEnvironment, "Sessions": testSessions, "Node": TestNode, "Terminal": testTerminal, "Concurrent": testConcurrent,
+		"Life": testLife, "Checkpoint": testCheckpoint, "Connect": testConnect, "Edit": testEdit, "Programs": testPrograms,
+		"ProgramsEnd": testProgramsEnd,
 	}
 	for name, test := range groups {
 		t.Run(name, func(t *testing.T) {

@@ -1,11 +1,15 @@
 package catalog
 
 import (
+	"bytes"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 
 	"github.com/lathe-gateway/lathe/internal/skill"
@@ -68,6 +72,9 @@ func (c *Catalog) Open(ctx context.Context, refs []turn.SkillRef) ([]tool.Skill,
 	if err != nil {
 		return nil, err
 	}
+	if refs, err = c.inline(ctx, project, refs); err != nil {
+		return nil, err
+	}
 	resolved, err := c.Resolve(ctx, project, refs)
 	if err != nil {
 		return nil, err
@@ -84,6 +91,50 @@ func (c *Catalog) Open(ctx context.Context, refs []turn.SkillRef) ([]tool.Skill,
 		out = append(out, s)
 	}
 	return out, nil
+}
+
+// inline keeps the archives among refs as skills of the project, under ids that are made of their content: the same archive is the same skill
+// however often it is sent.
+func (c *Catalog) inline(ctx context.Context, project string, refs []turn.SkillRef) ([]turn.SkillRef, error) {
+	if !slices.ContainsFunc(refs, func(r turn.SkillRef) bool { return r.Archive != nil }) {
+		return refs, nil
+	}
+	refs = slices.Clone(refs)
+	for i, ref := range refs {
+		if ref.Archive == nil {
+			continue
+		}
+		sum := sha256.Sum256(append([]byte(project+"\x00"), ref.Archive...))
+		id := "skill_" + hex.EncodeToString(sum[:16])
+		_, err := c.get(ctx, project, id)
+		if e := turn.AsError(err); e != nil && e.Kind == turn.KindNotFound {
+			err = c.keepInline(ctx, id, ref)
+		}
+		if err != nil {
+			return nil, err
+		}
+		refs[i] = turn.SkillRef{ID: id, Version: Latest, Param: ref.Param}
+	}
+	return refs, nil
+}
+
+func (c *Catalog) keepInline(ctx context.Context, id string, ref turn.SkillRef) error {
+	p, report, err := skill.ReadZip(bytes.NewReader(ref.Archive), int64(len(ref.Archive)), skill.Limits{})
+	if err != nil {
+		return turn.Internal(err)
+	}
+	if p == nil || !report.Loads() {
+		var why []string
+		for _, f := range report.Refusals() {
+			why = append(why, f.String())
+		}
+		return turn.Invalid(ref.Param, "%s: the archive is no skill: %s", ref.Param, strings.Join(why, "; "))
+	}
+	_, _, err = c.Create(ctx, NewSkill{ID: id, Package: p})
+	if errors.Is(err, store.ErrExists) {
+		return nil // another request was faster
+	}
+	return err
 }
 
 func (c *Catalog) open(ctx context.Context, r Resolved) (tool.Skill, error) {

@@ -7,6 +7,7 @@ package chat
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
 	"log/slog"
 	"net/http"
@@ -88,7 +89,8 @@ func (h *handler) serve(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	if f, ok := m.Provider.(provider.Forwarder); ok && f.Protocol() == Protocol && (m.Native || !peeked.Has(oaichat.ToolCodeInterpreter) && !namesOurs(body)) {
+	if f, ok := m.Provider.(provider.Forwarder); ok && f.Protocol() == Protocol && (m.Native || !peeked.Has(oaichat.ToolCodeInterpreter) && !namesOurs(body)) &&
+		!hasSkills(body) {
 		return f.Forward(r.Context(), w, provider.Forward{Path: "/chat/completions", Header: r.Header, Body: body})
 	}
 	if peeked.Has(oaichat.ToolCodeInterpreter) {
@@ -106,6 +108,19 @@ func (h *handler) serve(w http.ResponseWriter, r *http.Request) error {
 		return h.stream(w, r, req, head)
 	}
 	return h.whole(w, r, req, head)
+}
+
+// hasSkills says that a request brings skills, which no server of this protocol knows.
+func hasSkills(body []byte) bool {
+	if !bytes.Contains(body, []byte(`"container"`)) || !bytes.Contains(body, []byte(`"skills"`)) {
+		return false
+	}
+	var in struct {
+		Container struct {
+			Skills []json.RawMessage `json:"skills"`
+		} `json:"container"`
+	}
+	return json.Unmarshal(body, &in) != nil || len(in.Container.Skills) > 0
 }
 
 // namesOurs says that a request names something that only we have: a call behind which hidden steps are stored, or an uploaded file. The

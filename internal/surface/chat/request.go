@@ -1,6 +1,7 @@
 package chat
 
 import (
+	"bytes"
 	"encoding/json"
 
 	"github.com/lathe-gateway/lathe/internal/surface/oai"
@@ -32,7 +33,7 @@ func decode(body []byte) (*request, error) {
 	if d.out.MaxOutputTokens == nil {
 		d.out.MaxOutputTokens = in.MaxTokens
 	}
-	for _, part := range []func() error{d.refuse, d.metadata, d.format, d.tools, d.toolChoice, d.messages, d.extra} {
+	for _, part := range []func() error{d.refuse, d.metadata, d.format, d.tools, d.container, d.toolChoice, d.messages, d.extra} {
 		if err := part(); err != nil {
 			return nil, err
 		}
@@ -45,6 +46,7 @@ type decoder struct {
 	in      *oaichat.Request
 	out     *turn.Request
 	session string // metadata.session_id
+	preload bool   // metadata.preload_skills
 }
 
 // refuse names what an answer that is made here cannot hold. Requests that are passed on untouched never come to it.
@@ -83,7 +85,42 @@ func (d *decoder) refuse() error {
 
 func (d *decoder) metadata() (err error) {
 	d.out.Metadata, d.session, err = oai.Metadata(d.in.Metadata)
+	d.preload = oai.TakePreload(d.out.Metadata)
 	return err
+}
+
+// container is our extension: {id, skills} beside or without a code_interpreter tool, in the form that Messages has.
+func (d *decoder) container() error {
+	raw, ok := d.in.Extra["container"]
+	if !ok || string(raw) == "null" {
+		return nil
+	}
+	var c struct {
+		ID     *string         `json:"id"`
+		Skills json.RawMessage `json:"skills"`
+	}
+	dec := json.NewDecoder(bytes.NewReader(raw))
+	dec.DisallowUnknownFields()
+	if err := dec.Decode(&c); err != nil {
+		return turn.Invalid("container", "container must be an object with skills, and an id for one that there is")
+	}
+	skills, err := oai.Skills("container.skills", c.Skills)
+	if err != nil {
+		return err
+	}
+	if len(skills) == 0 && d.out.Hosted == nil {
+		return nil // a container without code has no use
+	}
+	h := oai.AddSkills(d.out.Hosted, skills)
+	if c.ID != nil && *c.ID != "" {
+		if h.Container != "" && h.Container != *c.ID {
+			return turn.Invalid("container.id", "container.id is another container than that of the code_interpreter tool")
+		}
+		h.Container = *c.ID
+	}
+	h.Session, h.MaxCalls, h.Preload = d.session, d.in.MaxToolCalls, d.preload
+	d.out.Hosted = h
+	return nil
 }
 
 func (d *decoder) format() error {
@@ -111,7 +148,7 @@ func (d *decoder) format() error {
 func (d *decoder) extra() error {
 	fields := map[string]json.RawMessage{}
 	for name, raw := range d.in.Extra {
-		if string(raw) != "null" {
+		if string(raw) != "null" && name != "container" {
 			fields[name] = raw
 		}
 	}

@@ -4,6 +4,7 @@
 package containers
 
 import (
+	"encoding/json"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -144,6 +145,13 @@ func decode(w http.ResponseWriter, r *http.Request) (n container.NewContainer, e
 	if n.ExpireAfter, err = decodeExpiry(f); err != nil {
 		return n, err
 	}
+	var skills json.RawMessage
+	if err := f.Read("skills", &skills, "an array"); err != nil {
+		return n, err
+	}
+	if n.Skills, err = oai.Skills("skills", skills); err != nil {
+		return n, err
+	}
 	return n, refuse(f)
 }
 
@@ -199,13 +207,6 @@ func refuse(f oai.Fields) error {
 	if policy != "disabled" || p.Has("allowed_domains") || p.Has("domain_secrets") {
 		return turn.Unsupported("network_policy",
 			"network_policy %q is not supported: code runs without a network in this release; leave it out", policy)
-	}
-	var skills []any
-	if err := f.Read("skills", &skills, "an array"); err != nil {
-		return err
-	}
-	if len(skills) > 0 {
-		return turn.Unsupported("skills", "skills are not supported in this release; leave them out")
 	}
 	return nil
 }

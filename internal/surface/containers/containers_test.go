@@ -298,7 +298,10 @@ func TestRefusals(t *testing.T) {
 		{`{"name":"x","expires_after":{"anchor":"last_active_at","minutes":50000}}`, "43200 minutes", "expires_after.minutes", "invalid_value"},
 		{`{"name":"x","expires_after":{"anchor":"last_active_at","minutes":1,"hours":1}}`, "hours", "expires_after.hours", "unknown_parameter"},
 		{`{"name":"x","network_policy":{"type":"allowlist","allowed_domains":["a.com"]}}`, "network", "network_policy", "unsupported_value"},
-		{`{"name":"x","skills":[{"type":"skill_reference","skill_id":"s"}]}`, "skills", "skills", "unsupported_value"},
+		{`{"name":"x","skills":[{"type":"skill_reference","skill_id":"s"}]}`, "keeps no skills", "skills[0]", "unsupported_value"},
+		{`{"name":"x","skills":[{"type":"skill_reference"}]}`, "skill_id", "skills[0].skill_id", "missing_required_parameter"},
+		{`{"name":"x","skills":[{"type":"inline","source":{"type":"base64","media_type":"application/zip","data":"!"}}]}`, "not base64", "skills[0].source.data", "invalid_value"},
+		{`{"name":"x","skills":"s"}`, "array of objects", "skills", "invalid_value"},
 		{`{"name":"x","file_ids":["file_none"]}`, "No such File object: file_none", "file_ids", ""},
 	} {
 		code, body := s.post("p", "/v1/containers", "application/json", tt.body)

@@ -27,7 +27,8 @@ type history struct {
 	order []string        // of open
 
 	hosted map[string]*hostedCall // by the client's id
-	waits  []string               // hosted calls without a result, in order
+	ran    []string               // those of code execution, in order
+	waits  int                    // how many of these have no result yet
 }
 
 // hostedCall is a call that ran here, while its result is looked for.
@@ -122,10 +123,11 @@ func (h *history) serverCall(path string, b *wire.ToolUse) error {
 		return nil
 	}
 	call.item = len(h.items)
-	if len(h.waits) == 0 {
+	if h.waits == 0 {
 		h.spoke = false
 	}
-	h.waits = append(h.waits, b.ID)
+	h.waits++
+	h.ran = append(h.ran, b.ID)
 	h.items = append(h.items, turn.HostedCall{
 		ID: ownHostedID(b.ID), Tool: part.tool, Code: codeOf(b.Input, part.argument), Status: turn.StatusCompleted, Outputs: []turn.Output{},
 	})
@@ -170,7 +172,7 @@ func (h *history) serverResult(path string, b *wire.ServerResult) error {
 		return invalid(path+".type", "the result of `%s` must be a `%s_tool_result`", call.name, call.name)
 	}
 	call.done = true
-	h.waits = slices.DeleteFunc(h.waits, func(id string) bool { return id == b.ToolUseID })
+	h.waits--
 	item, ok := h.items[call.item].(turn.HostedCall)
 	if !ok {
 		return nil // the item is always a hosted call
@@ -239,10 +241,27 @@ func (h *history) end() error {
 	if len(h.items) == 0 || !slices.ContainsFunc(h.items, notSystem) {
 		return invalid("messages", "at least one message must have content")
 	}
-	if t := h.tail; (t == wire.TypeText || t == wire.TypeThinking || t == wire.TypeRedactedThinking) && !h.d.call.native {
+	if t := h.tail; (t == wire.TypeText || t == wire.TypeThinking || t == wire.TypeRedactedThinking) && !h.d.call.native && !h.paused() {
 		return invalid(h.last, "This model does not support assistant message prefill. The conversation must end with a user message.")
 	}
 	return nil
+}
+
+// paused says that the conversation ends with a turn that ran code here: one that ended with pause_turn may have text behind its results.
+func (h *history) paused() bool {
+	for _, it := range slices.Backward(h.items) {
+		switch v := it.(type) {
+		case turn.HostedCall:
+			return h.d.out.turn.Hosted != nil
+		case turn.Message:
+			if v.Role != turn.Assistant {
+				return false
+			}
+		case turn.Result:
+			return false
+		}
+	}
+	return false
 }
 
 func notSystem(it turn.Item) bool {
@@ -258,8 +277,11 @@ func (h *history) waiting() error {
 			programs[c.Caller] = true
 		}
 	}
-	for _, id := range h.waits {
+	for _, id := range h.ran {
 		call := h.hosted[id]
+		if call.done {
+			continue
+		}
 		if h.spoke {
 			return invalid(call.path, "`%s` tool use with id `%s` was found without a corresponding `%s_tool_result` block", call.name, id, call.name)
 		}

@@ -131,6 +131,9 @@ func (h *history) user(path string, blocks wire.Blocks) error {
 	return nil
 }
 
+// mostFiles is how many a container takes at once.
+const mostFiles = 50
+
 // upload puts a file into the container of the turn.
 func (d *decoder) upload(path, id string) error {
 	hosted := d.out.turn.Hosted
@@ -139,9 +142,12 @@ func (d *decoder) upload(path, id string) error {
 		return missing(path + ".file_id")
 	case hosted == nil:
 		return invalid(path, "`container_upload` blocks require the code_execution tool to be included in the request")
-	case !slices.Contains(hosted.FileIDs, id):
-		hosted.FileIDs = append(hosted.FileIDs, id)
+	case slices.Contains(hosted.FileIDs, id):
+		return nil
+	case len(hosted.FileIDs) == mostFiles:
+		return invalid(path, "a request may put at most %d files into its container", mostFiles)
 	}
+	hosted.FileIDs = append(hosted.FileIDs, id)
 	return nil
 }
 

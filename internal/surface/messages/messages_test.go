@@ -316,3 +316,33 @@ func TestToolsetsHaveTheirMembers(t *testing.T) {
 }
 
 var _ provider.Forwarder = (*forwarder)(nil)
+
+// What a client can make large costs no more than its size: results behind 20,000 calls, and a schema whose references branch without end.
+func TestHostileSizes(t *testing.T) {
+	var calls, results []string
+	for i := range 20_000 {
+		calls = append(calls, fmt.Sprintf(`{"type":"server_tool_use","id":"srvtoolu_%d","name":"bash_code_execution","input":{"command":"x"}}`, i))
+		results = append(results, fmt.Sprintf(`{"type":"bash_code_execution_tool_result","tool_use_id":"srvtoolu_%d","content":{"type":"bash_code_execution_result","stdout":"","stderr":"","return_code":0,"content":[]}}`, i))
+	}
+	body := `{"model":"m","max_tokens":10,"messages":[{"role":"user","content":"a"},{"role":"assistant","content":[` +
+		strings.Join(append(calls, results...), ",") + `]},{"role":"user","content":"b"}]}`
+	req, err := decode(&call{version: version2026, body: []byte(body)})
+	if err != nil || len(req.turn.Items) != 20_002 {
+		t.Errorf("%v", err)
+	}
+	defs := []string{`"d0":{"type":"object"}`}
+	for i := range 64 {
+		defs = append(defs, fmt.Sprintf(`"d%d":{"allOf":[{"$ref":"#/$defs/d%d"},{"$ref":"#/$defs/d%d"}]}`, i+1, i, i))
+	}
+	if isCircular(json.RawMessage(`{"$ref":"#/$defs/d64","$defs":{` + strings.Join(defs, ",") + `}}`)) {
+		t.Error("a schema that branches is no circle")
+	}
+	wide := strings.Repeat(`{"type":"string"},`, 2000)
+	var refs []string
+	for i := range 2000 {
+		refs = append(refs, fmt.Sprintf(`{"$ref":"#/a/%d/b"}`, i)) // none is known twice
+	}
+	if isCircular(json.RawMessage(`{"x":[` + wide + strings.Join(refs, ",") + `],"a":{}}`)) {
+		t.Error("references to nothing are no circle")
+	}
+}

@@ -239,7 +239,8 @@ func (d *decoder) thinking() error {
 		if *t.BudgetTokens < least {
 			return invalid("thinking.budget_tokens", "Input should be greater than or equal to %d", least)
 		}
-		if *t.BudgetTokens >= *d.in.MaxTokens {
+		// Between calls it may think more than it may write in one of them.
+		if *t.BudgetTokens >= *d.in.MaxTokens && !slices.Contains(d.call.betas, "interleaved-thinking-2025-05-14") {
 			return invalid("max_tokens", "`max_tokens` must be greater than `thinking.budget_tokens`")
 		}
 		r.Effort = effortOf(*t.BudgetTokens)

@@ -184,9 +184,16 @@ func isCircular(schema json.RawMessage) bool {
 type circles struct {
 	root       any
 	open, done map[string]bool
+	seen       int
 }
 
+// mostSeen bounds the work: references to the same large part are followed each time.
+const mostSeen = 1_000_000
+
 func (c *circles) in(v any) bool {
+	if c.seen++; c.seen > mostSeen {
+		return true // as good as endless
+	}
 	switch v := v.(type) {
 	case []any:
 		return slices.ContainsFunc(v, c.in)

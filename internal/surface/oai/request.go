@@ -98,6 +98,16 @@ func Metadata(in map[string]string) (rest map[string]string, session string, err
 	return rest, session, nil
 }
 
+// preloadKey, with the value true, puts the whole text of the request's skills into the prompt.
+const preloadKey = "preload_skills"
+
+// TakePreload takes preload_skills out of a request's metadata, and says whether it is true.
+func TakePreload(metadata map[string]string) bool {
+	v := metadata[preloadKey]
+	delete(metadata, preloadKey)
+	return v == "true"
+}
+
 // DataURI takes data:<type>[;parameters];base64,<data> apart.
 func DataURI(s string) (mime string, data []byte, ok bool) {
 	rest, ok := strings.CutPrefix(s, "data:")

@@ -58,6 +58,7 @@ type decoder struct {
 	in      *oairesponses.Request
 	out     *turn.Request
 	session string // metadata.session_id
+	preload bool   // metadata.preload_skills
 }
 
 // hints are names that clients use for something that is called otherwise here.
@@ -183,6 +184,7 @@ func (d *decoder) include() error {
 
 func (d *decoder) metadata() (err error) {
 	d.out.Metadata, d.session, err = oai.Metadata(d.in.Metadata)
+	d.preload = oai.TakePreload(d.out.Metadata)
 	return err
 }
 

@@ -29,7 +29,7 @@ func TestDecodeRefuses(t *testing.T) {
 		{`{"model":"m"}`, "input", required},
 		{`{"model":"m","input":[]}`, "input", required},
 		{field(`"max_tokens":5`), "max_tokens", unknown},
-		{auto(`"skills":[]`), "tools[0].container.skills", unknown},
+		{auto(`"skills":[{"type":"own","skill_id":"s"}]`), "tools[0].container.skills[0].type", "invalid_value"},
 
 		{field(`"previous_response_id":"resp_1"`), "previous_response_id", unsupported},
 		{field(`"conversation":"conv_1"`), "conversation", unsupported},

@@ -58,6 +58,14 @@ func (d *decoder) codeInterpreter(path string, t *oairesponses.CodeInterpreterTo
 		return err
 	}
 	h.Session, h.MaxCalls = d.session, d.in.MaxToolCalls
+	if auto := t.Container.Auto; auto != nil {
+		skills, err := oai.Skills(path+".container.skills", auto.Skills)
+		if err != nil {
+			return err
+		}
+		oai.AddSkills(h, skills)
+		h.Preload = d.preload
+	}
 	d.out.Hosted = h
 	return nil
 }

@@ -70,6 +70,8 @@ type AutoContainer struct {
 	FileIDs       []string       `json:"file_ids,omitempty"`
 	MemoryLimit   string         `json:"memory_limit,omitempty"` // 1g, 4g, 16g or 64g
 	NetworkPolicy *NetworkPolicy `json:"network_policy,omitempty"`
+	// Skills are those of container_auto; for code_interpreter they are our extension.
+	Skills json.RawMessage `json:"skills,omitempty"`
 }
 
 // NetworkPolicy is disabled, or allowlist with domains and, in requests only, secrets.

@@ -215,6 +215,36 @@ const scenarios = {
     assert.equal(response.headers.get("x-lathe-ignored-betas"), "novel-2030-01-01");
     assert.equal(text(data), "Hello from the stub.");
   },
+
+  async paused() {
+    // The gateway of this test asks a model eight times in one turn.
+    const said = [user(prompt(Array.from({ length: 9 }, (_, i) => `print(${i})`), { answer: "It is {result}" }))];
+    const first = await stream(said, { tools: [PYTHON] });
+    assert.deepEqual([first.stop_reason, only(first, "code_execution_tool_result").length], ["pause_turn", 8]);
+    said.push({ role: "assistant", content: first.content });
+    const second = await stream(said, { tools: [PYTHON], container: first.container.id });
+    assert.deepEqual([second.stop_reason, text(second), second.container.id], ["end_turn", "It is 8", first.container.id]);
+  },
+
+  async programmatic() {
+    const tools = [TOOLS, { ...WEATHER, allowed_callers: ["code_execution_20260120"] }];
+    const code = "import asyncio\nboth = await asyncio.gather(weather({'city': 'Oslo'}), weather({'city': 'Rome'}))\nprint(both)";
+    for (const go of [ask, stream]) {
+      const said = [user(prompt(code, { answer: "They are {result}" }))];
+      const m = await go(said, { tools });
+      const [program] = only(m, "server_tool_use");
+      const calls = only(m, "tool_use");
+      assert.deepEqual([m.stop_reason, calls.map((c) => c.input)], ["tool_use", [{ city: "Oslo" }, { city: "Rome" }]]);
+      for (const c of calls) assert.deepEqual([c.caller.type, c.caller.tool_id], ["code_execution_20260120", program.id]);
+      const results = calls.map((c) => ({ type: "tool_result", tool_use_id: c.id, content: `sunny in ${c.input.city}` }));
+      said.push({ role: "assistant", content: m.content }, user(results));
+      await fails(Anthropic.BadRequestError, go(said, { tools }), "container_id is required");
+      const end = await go(said, { tools, container: m.container.id });
+      assert.deepEqual([end.content[0].type, end.content[0].tool_use_id], ["code_execution_tool_result", program.id]);
+      assert.equal(end.content[0].content.stdout, "['sunny in Oslo', 'sunny in Rome']\n");
+      assert.equal(end.stop_reason, "end_turn");
+    }
+  },
 };
 
 let failed = false;

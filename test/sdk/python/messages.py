@@ -259,6 +259,37 @@ def betas():
     same(text(raw.parse()), "Hello from the stub.")
 
 
+@scenario
+def paused():
+    # The gateway of this test asks a model eight times in one turn.
+    said = [user(prompt(*[f"print({i})" for i in range(9)], answer="It is {result}"))]
+    first = stream(said, tools=[PYTHON])
+    same((first.stop_reason, len(only(first, "code_execution_tool_result"))), ("pause_turn", 8))
+    said.append({"role": "assistant", "content": first.content})
+    second = stream(said, tools=[PYTHON], container=first.container.id)
+    same((second.stop_reason, text(second), second.container.id), ("end_turn", "It is 8", first.container.id))
+
+
+@scenario
+def programmatic():
+    weather = {**WEATHER, "allowed_callers": ["code_execution_20260120"]}
+    code = "import asyncio\nboth = await asyncio.gather(weather({'city': 'Oslo'}), weather({'city': 'Rome'}))\nprint(both)"
+    for do in (ask, stream):
+        said = [user(prompt(code, answer="They are {result}"))]
+        m = do(said, tools=[TOOLS, weather])
+        (program,) = only(m, "server_tool_use")
+        calls = only(m, "tool_use")
+        same((m.stop_reason, [c.input for c in calls]), ("tool_use", [{"city": "Oslo"}, {"city": "Rome"}]))
+        assert all(c.caller.type == "code_execution_20260120" and c.caller.tool_id == program.id for c in calls), calls
+        results = [{"type": "tool_result", "tool_use_id": c.id, "content": f"sunny in {c.input['city']}"} for c in calls]
+        said += [{"role": "assistant", "content": m.content}, user(results)]
+        fails(anthropic.BadRequestError, lambda: do(said, tools=[TOOLS, weather]), "container_id is required")
+        end = do(said, tools=[TOOLS, weather], container=m.container.id)
+        same((end.content[0].type, end.content[0].tool_use_id), ("code_execution_tool_result", program.id))
+        same(end.content[0].content.stdout, "['sunny in Oslo', 'sunny in Rome']\n")
+        same(end.stop_reason, "end_turn")
+
+
 def main():
     failed = False
     for name in sys.argv[1:] or SCENARIOS:
