@@ -156,7 +156,7 @@ func TestResolve(t *testing.T) {
 
 	got, err := c.Resolve(t.Context(), "p", []Ref{
 		{ID: s.ID}, {Type: "custom", ID: s.ID, Version: Latest}, {ID: s.ID, Version: first.ID}, {ID: same.ID}, {Type: "custom", ID: imported.ID},
-		{ID: shared.ID}, {Type: "anthropic", ID: "xlsx", Version: Latest}, {ID: "xlsx"},
+		{ID: shared.ID}, {Type: "anthropic", ID: "xlsx", Version: Latest}, {ID: "xlsx"}, {Type: "anthropic", ID: libraryID("xlsx")},
 	})
 	if err != nil {
 		t.Fatal(err)

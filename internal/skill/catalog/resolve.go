@@ -172,6 +172,9 @@ func (c *Catalog) find(ctx context.Context, project string, ref Ref) (store.Skil
 		}
 	}
 	s, err := c.cfg.Store.OfLibrary(ctx, ref.ID)
+	if errors.Is(err, store.ErrNotFound) && strings.HasPrefix(ref.ID, libraryPrefix) { // as lists show it, with anthropic as its source
+		s, err = c.cfg.Store.Get(ctx, store.Library, ref.ID)
+	}
 	if errors.Is(err, store.ErrNotFound) || err == nil && c.library.gone(s) {
 		if slices.Contains(anthropics, ref.ID) {
 			return s, turn.NotFound("the skill %q is Anthropic's own and is not installed here: "+
