@@ -165,7 +165,7 @@ func (e *entry) rewind(ctx context.Context, row store.Container, c store.Checkpo
 	if err := e.putState(ctx, store.StateIdle, store.Memory{}); err != nil {
 		return errors.Join(err, removeAll(part))
 	}
-	m.dropMemory(e.key, row.Memory)
+	m.dropMemory(ctx, e.key, row.Memory)
 	e.setForgot()
 	if err := m.volumes.replace(dir, part); err != nil {
 		return err

@@ -233,8 +233,10 @@ func (p *process) live(t *testing.T) (acked map[string]int, deleted string) {
 		return acked, ""
 	}
 	for range 2 {
-		if !call(c.ID) || !call(c.ID) {
-			return acked, ""
+		for range 2 {
+			if !call(c.ID) {
+				return acked, ""
+			}
 		}
 		park(c.ID)
 	}

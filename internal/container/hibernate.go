@@ -61,7 +61,7 @@ func (e *entry) parkNow(before time.Time, force bool) bool {
 // hibernate writes the memory of a sandbox down and ends it. watch does the rest.
 func (e *entry) hibernate(l *live) {
 	defer close(l.saving)
-	ctx, cancel := context.WithTimeout(context.Background(), hibernateTime)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(e.m.ctx), hibernateTime) // Close waits for it
 	defer cancel()
 	began := time.Now()
 	mem, err := e.writeMemory(ctx, l)
@@ -184,7 +184,7 @@ func (e *entry) consumed(ctx context.Context, mem store.Memory) error {
 	e.m.hold(e)
 	e.m.wg.Go(func() {
 		defer e.m.release(e)
-		e.m.dropMemory(e.key, mem)
+		e.m.dropMemory(ctx, e.key, mem)
 	})
 	return nil
 }
@@ -210,11 +210,11 @@ func (e *entry) unclaim(ctx context.Context, mem store.Memory, spent bool) {
 }
 
 // dropMemory removes an image that no row names any more. What cannot be removed is found by the next Reconcile.
-func (m *Manager) dropMemory(key entryKey, mem store.Memory) {
+func (m *Manager) dropMemory(ctx context.Context, key entryKey, mem store.Memory) {
 	if mem.ID == "" {
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
 	defer cancel()
 	err := errors.Join(os.RemoveAll(m.memoryDir(key.id, mem.ID)), m.Blobs.DeleteNamed(ctx, key.project, mem.ID))
 	if err != nil {

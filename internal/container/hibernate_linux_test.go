@@ -8,6 +8,7 @@ import (
 
 	"github.com/lathe-gateway/lathe/internal/memory"
 	"github.com/lathe-gateway/lathe/internal/store"
+	"github.com/lathe-gateway/lathe/internal/tool"
 	"github.com/lathe-gateway/lathe/internal/turn"
 )
 
@@ -137,4 +138,48 @@ func TestDamagedMemoryInGVisor(t *testing.T) {
 	w = b.wake(w)
 	wantText(t, python(t, w, "print('x' in dir(), open('f').read())"), "False kept\n")
 	wantNotes(t, w, noteUnusable)
+}
+
+// Forks and checkpoints with what only real memory has: threads, processes, files that were removed while open.
+func TestForkInGVisor(t *testing.T) {
+	t.Parallel()
+	b := newPlace(t).bench(t, nil)
+	ctx := as(t, "p")
+	w := b.open(turn.Hosted{Session: "s"})
+	id := w.Container().ID
+	python(t, w, `
+import os, random, subprocess, uuid
+x = [1]
+f = open('log', 'w'); f.write('1'); f.flush()
+removed = open('removed', 'w+'); removed.write('still here'); removed.flush(); os.remove('removed')
+cat = subprocess.Popen(['cat'], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+`)
+	point, err := b.Checkpoint(ctx, id, "start")
+	must(t, err)
+	fork, err := b.Fork(ctx, id, NewFork{})
+	must(t, err)
+	twin := b.open(turn.Hosted{Container: fork.ID})
+	check := func(w tool.Workspace, mark, want string) {
+		t.Helper()
+		wantText(t, python(t, w, `
+x.append('`+mark+`'); f.write('`+mark+`'); f.flush()
+cat.stdin.write(b'`+mark+`\n'); cat.stdin.flush()
+removed.seek(0)
+print(x, open('log').read(), cat.stdout.readline(), removed.read(), os.listdir('.'))`), want)
+		wantNotes(t, w)
+	}
+	check(w, "s", "[1, 's'] 1s b's\\n' still here ['log']\n")
+	check(twin, "f", "[1, 'f'] 1f b'f\\n' still here ['log']\n")
+	ids := map[string]bool{}
+	for _, w := range []tool.Workspace{w, twin} {
+		ids[text(python(t, w, "print(uuid.uuid4(), os.urandom(8).hex())"))] = true
+	}
+	if len(ids) != 2 {
+		t.Errorf("a fork makes the same random numbers: %v", ids)
+	}
+	_, err = b.Rewind(ctx, id, point.ID)
+	must(t, err)
+	check(w, "r", "[1, 'r'] 1r b'r\\n' still here ['log']\n")
+	wantFiles(t, b, id, "log=1r")
+	wantFiles(t, b, fork.ID, "log=1f")
 }

@@ -88,10 +88,10 @@ func (m *Manager) pack(ctx context.Context, row store.Container) (store.Containe
 		packed <- err
 	}()
 	sum, n, err := m.Blobs.PutNamed(ctx, row.Project, row.Memory.ID, r)
-	r.Close()
+	_ = r.Close() // Pack, if it still writes, gets an error
 	if err := errors.Join(<-packed, err); err != nil {
 		if _, ok := memory.Sealed(dir); !ok {
-			return row, nil // it was resumed, and its image removed
+			return row, nil //nolint:nilerr // it was resumed, and its image removed
 		}
 		return row, err
 	}
@@ -141,7 +141,7 @@ func (m *Manager) forgetMemory(ctx context.Context, row store.Container) error {
 		}
 		if err == nil {
 			m.log.InfoContext(ctx, "the memory of a hibernated container was given up", "container", row.ID, "bytes", row.Memory.Bytes)
-			m.dropMemory(entryKey{row.Project, row.ID}, row.Memory)
+			m.dropMemory(ctx, entryKey{row.Project, row.ID}, row.Memory)
 		}
 		return err
 	})

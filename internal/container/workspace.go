@@ -117,7 +117,7 @@ func (w *workspace) Run(ctx context.Context, call tool.Call, sink func(tool.Chun
 	e.touch(ctx)
 	// The client may stay while the Manager closes.
 	runCtx, cancel := context.WithCancelCause(ctx)
-	stop := context.AfterFunc(e.m.ctx, func() { cancel(context.Cause(e.m.ctx)) })
+	stop := context.AfterFunc(e.m.ctx, func() { cancel(context.Cause(e.m.ctx)) }) //nolint:contextcheck // a second one that ends the call
 	defer stop()
 	defer cancel(nil)
 	out, err := w.run(runCtx, call, sink)

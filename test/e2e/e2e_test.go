@@ -217,6 +217,40 @@ func TestSessionOverChat(t *testing.T) {
 	}
 }
 
+// A session goes on with its variables after the gateway was stopped and started, and so does a fork that was made over HTTP.
+func TestSessionOutlivesTheGateway(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	run := func(l *lathe, code, session, container string) message {
+		request := object{"model": "stub", "messages": []object{{"role": "user", "content": block(code)}}, "tools": interpreter(auto)}
+		if session != "" {
+			request["metadata"] = object{"session_id": session}
+		} else {
+			request["tools"] = interpreter(container)
+		}
+		return post[answer](l, "/v1/chat/completions", request).message(t)
+	}
+	l := newLatheIn(t, dir, nil)
+	a := run(l, "z = [5]\nopen('f', 'w').write('kept')", "s1", "")
+	fork := post[struct{ ID string }](l, "/v1/containers/"+a.Container.ID+"/fork", object{})
+	l.stop()
+
+	l = newLatheIn(t, dir, nil)
+	b := run(l, "z.append(6)\nprint(z, open('f').read())", "s1", "")
+	if b.Container.ID != a.Container.ID || logs(b.Calls[0]) != "[5, 6] kept\n" {
+		t.Errorf("%+v\n%+v", a, b)
+	}
+	l.stop()
+	l = newLatheIn(t, dir, nil)
+	c := run(l, "print(z, open('f').read())", "", fork.ID)
+	if c.Container.ID != fork.ID || logs(c.Calls[0]) != "[5] kept\n" {
+		t.Errorf("the fork: %+v", c)
+	}
+	if d := run(l, "print(z)", "s1", ""); logs(d.Calls[0]) != "[5, 6]\n" {
+		t.Errorf("%+v", d)
+	}
+}
+
 // What a program prints comes while it runs, and the code before the model has finished writing the call.
 func TestLiveOutput(t *testing.T) {
 	t.Parallel()

@@ -16,6 +16,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -33,6 +34,7 @@ import (
 	"github.com/lathe-gateway/lathe/internal/sandbox/fake"
 	"github.com/lathe-gateway/lathe/internal/store/sqlite"
 	"github.com/lathe-gateway/lathe/internal/surface/chat"
+	containersapi "github.com/lathe-gateway/lathe/internal/surface/containers"
 	"github.com/lathe-gateway/lathe/internal/surface/files"
 	"github.com/lathe-gateway/lathe/internal/surface/messages"
 	"github.com/lathe-gateway/lathe/internal/surface/models"
@@ -49,14 +51,21 @@ type lathe struct {
 	url        string
 	up         *upstreamtest.Server
 	containers *container.Manager
+	// stop ends it as SIGTERM does; the end of the test does so too.
+	stop func()
 }
 
 func newLathe(t *testing.T, edit func(*agent.Config)) *lathe {
 	t.Helper()
+	return newLatheIn(t, t.TempDir(), edit)
+}
+
+// newLatheIn is newLathe over a data directory, which may be that of one that was stopped.
+func newLatheIn(t *testing.T, dir string, edit func(*agent.Config)) *lathe {
+	t.Helper()
 	if _, err := exec.LookPath("python3"); err != nil {
 		t.Skip("needs python3 in the PATH: code runs in it")
 	}
-	dir := t.TempDir()
 	log := slog.New(slog.DiscardHandler)
 	db, err := sqlite.Open(t.Context(), filepath.Join(dir, "lathe.db"))
 	must(t, err)
@@ -70,6 +79,7 @@ func newLathe(t *testing.T, edit func(*agent.Config)) *lathe {
 		PlainVolumes: true, Logger: log,
 	})
 	must(t, err)
+	must(t, containers.Reconcile(t.Context()))
 	up := upstreamtest.Start(t)
 	up.Answer(upstreamtest.ByName)
 	stub, err := openaichat.New(openaichat.Config{BaseURL: up.BaseURL(), Retries: -1})
@@ -92,6 +102,7 @@ func newLathe(t *testing.T, edit func(*agent.Config)) *lathe {
 	mux.Handle("POST /v1/responses", responses.New(responses.Config{Turns: turns, Models: router, Logger: log}))
 	mux.Handle("POST /v1/chat/completions", chat.New(chat.Config{Turns: turns, Models: router, Logger: log}))
 	messages.Register(mux, messages.Config{Turns: turns, Models: router, Logger: log})
+	containersapi.New(containers, log).Register(mux)
 	files.New(containers, log).Register(mux)
 	catalogue := models.New(models.Config{Router: router, Logger: log})
 	mux.Handle("GET /v1/models", catalogue)
@@ -101,7 +112,7 @@ func newLathe(t *testing.T, edit func(*agent.Config)) *lathe {
 		p := auth.Principal{Name: "tester", Project: key}
 		mux.ServeHTTP(w, r.WithContext(auth.WithPrincipal(r.Context(), p)))
 	}))
-	t.Cleanup(func() {
+	stop := sync.OnceFunc(func() {
 		server.CloseClientConnections()
 		server.Close()
 		if err := containers.Close(); err != nil {
@@ -110,7 +121,8 @@ func newLathe(t *testing.T, edit func(*agent.Config)) *lathe {
 		backend.Close()
 		db.Close()
 	})
-	return &lathe{t: t, url: server.URL, up: up, containers: containers}
+	t.Cleanup(stop)
+	return &lathe{t: t, url: server.URL, up: up, containers: containers, stop: stop}
 }
 
 // opaque hides that a provider can take requests untouched.

@@ -13,6 +13,7 @@ import (
 	"regexp"
 	"runtime"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -73,8 +74,9 @@ func (g *gateway) runJavaScript(t *testing.T, names []string, file string) {
 
 // gateway is a `lathe serve` whose only model is the stub.
 type gateway struct {
-	url  string
-	stub *upstreamtest.Server
+	url             string
+	stub            *upstreamtest.Server
+	bin, file, data string
 }
 
 const config = `
@@ -88,6 +90,14 @@ agent: {max_rounds: 8}
 `
 
 func start(t *testing.T) *gateway {
+	t.Helper()
+	g := prepare(t, "")
+	g.serve(t)
+	return g
+}
+
+// prepare writes the configuration of a gateway, with more lines at its end.
+func prepare(t *testing.T, more string) *gateway {
 	t.Helper()
 	if runtime.GOOS != "linux" {
 		t.Skip("code runs on Linux only")
@@ -106,19 +116,20 @@ func start(t *testing.T) *gateway {
 	stub.Answer(upstreamtest.ByName)
 	dir := t.TempDir()
 	file := filepath.Join(dir, "lathe.yaml")
-	if err := os.WriteFile(file, fmt.Appendf(nil, config, filepath.Join(dir, "data"), key, stub.BaseURL()), 0o600); err != nil {
+	g := &gateway{stub: stub, bin: bin, file: file, data: filepath.Join(dir, "data")}
+	if err := os.WriteFile(file, fmt.Appendf(nil, config+more, g.data, key, stub.BaseURL()), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	return &gateway{url: serve(t, bin, file), stub: stub}
+	return g
 }
 
 var address = regexp.MustCompile(`http://\S+`)
 
-// serve starts the program, waits until it is ready, and stops it with the test.
-func serve(t *testing.T, bin, file string) string {
+// serve starts the program, waits until it is ready, and stops it with the test, or before by a signal with stop.
+func (g *gateway) serve(t *testing.T) (stop func(syscall.Signal)) {
 	t.Helper()
 	log := &strings.Builder{}
-	cmd := exec.Command(bin, "serve", "-c", file)
+	cmd := exec.Command(g.bin, "serve", "-c", g.file)
 	cmd.Stderr = log
 	out, err := cmd.StdoutPipe()
 	if err != nil {
@@ -127,31 +138,35 @@ func serve(t *testing.T, bin, file string) string {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() {
-		cmd.Process.Signal(syscall.SIGTERM)
-		if err := cmd.Wait(); err != nil {
-			t.Errorf("lathe serve ended with %v", err)
-		}
-		if t.Failed() {
-			t.Logf("the gateway's log:\n%s", log)
-		}
-	})
+	var once sync.Once
+	stop = func(sig syscall.Signal) {
+		once.Do(func() {
+			cmd.Process.Signal(sig)
+			if err := cmd.Wait(); err != nil && sig != syscall.SIGKILL {
+				t.Errorf("lathe serve ended with %v", err)
+			}
+			if t.Failed() {
+				t.Logf("the gateway's log:\n%s", log)
+			}
+		})
+	}
+	t.Cleanup(func() { stop(syscall.SIGTERM) })
 	lines := bufio.NewScanner(out)
 	if !lines.Scan() {
 		t.Fatal("lathe serve printed no address")
 	}
-	url := address.FindString(lines.Text())
-	if url == "" {
+	g.url = address.FindString(lines.Text())
+	if g.url == "" {
 		t.Fatalf("lathe serve printed %q, want a line with its address", lines.Text())
 	}
 	for end := time.Now().Add(2 * time.Minute); ; time.Sleep(100 * time.Millisecond) {
-		resp, err := http.Get(url + "/readyz")
+		resp, err := http.Get(g.url + "/readyz")
 		if err != nil {
 			t.Fatal(err)
 		}
 		resp.Body.Close()
 		if resp.StatusCode == http.StatusOK {
-			return url
+			return stop
 		}
 		if time.Now().After(end) {
 			t.Fatalf("still not ready: /readyz says %s; bin/lathe doctor says why", resp.Status)
@@ -165,8 +180,7 @@ func (g *gateway) run(t *testing.T, names []string, program, script string) {
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, program, script)
-	cmd.Env = append(os.Environ(), "OPENAI_BASE_URL="+g.url+"/v1", "OPENAI_API_KEY="+key,
-		"ANTHROPIC_BASE_URL="+g.url, "ANTHROPIC_API_KEY="+key, "NO_PROXY=127.0.0.1", "no_proxy=127.0.0.1")
+	cmd.Env = g.environ()
 	trace := &strings.Builder{}
 	cmd.Stderr = trace
 	out, err := cmd.Output()
@@ -187,6 +201,12 @@ func (g *gateway) run(t *testing.T, names []string, program, script string) {
 	if err != nil || len(verdicts) != len(names) {
 		t.Errorf("%s ended with %v after %d of %d scenarios:\n%s", script, err, len(verdicts), len(names), trace)
 	}
+}
+
+// environ is that of a client.
+func (g *gateway) environ() []string {
+	return append(os.Environ(), "OPENAI_BASE_URL="+g.url+"/v1", "OPENAI_API_KEY="+key,
+		"ANTHROPIC_BASE_URL="+g.url, "ANTHROPIC_API_KEY="+key, "NO_PROXY=127.0.0.1", "no_proxy=127.0.0.1")
 }
 
 // checkMixed looks at what reached the model when a mixed turn went on: the hidden run and the client's answer, also from Chat Completions,

@@ -162,6 +162,9 @@ type processInfo struct {
 	} `json:"maps"`
 	Status struct {
 		VMSize int64 `json:"vm_size"` // in KiB
+		UID    struct {
+			Real uint32 `json:"real"`
+		} `json:"uid"`
 	} `json:"status"`
 }
 

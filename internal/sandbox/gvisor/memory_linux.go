@@ -260,7 +260,9 @@ func (x *box) Checkpoint(ctx context.Context, dir string) error {
 	if err != nil {
 		return fmt.Errorf("gvisor: checkpoint of sandbox %q: %w", x.id, err)
 	}
-	return seal(ctx, dir, files, manifest{imageMark: x.image, Open: openPaths(x.mounts, running), AddressSpace: addressSpace(running)})
+	return seal(ctx, dir, files, manifest{
+		imageMark: x.image, Open: openPaths(x.mounts, running), AddressSpace: addressSpace(running, x.b.ids().code),
+	})
 }
 
 // save makes gVisor write files, and returns what ran until then.

@@ -64,11 +64,13 @@ func openPaths(mounts []sandbox.Mount, running []processInfo) []openPath {
 	return open
 }
 
-// addressSpace is how much the largest of the processes has reserved, in bytes.
-func addressSpace(running []processInfo) int64 {
+// addressSpace is how much the largest of uid's processes has reserved, in bytes.
+func addressSpace(running []processInfo, uid uint32) int64 {
 	var most int64
 	for _, p := range running {
-		most = max(most, p.Status.VMSize<<10)
+		if p.Status.UID.Real == uid {
+			most = max(most, p.Status.VMSize<<10)
+		}
 	}
 	return most
 }

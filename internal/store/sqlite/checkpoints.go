@@ -30,7 +30,7 @@ func (t checkpoints) Get(ctx context.Context, project, container, id string) (st
 }
 
 func (t checkpoints) List(ctx context.Context, project, container string, p store.Page) ([]store.Checkpoint, bool, error) {
-	if err := (files{t.Store}).hasContainer(ctx, project, container); err != nil {
+	if err := files(t).hasContainer(ctx, project, container); err != nil {
 		return nil, false, err
 	}
 	q := query{
