@@ -37,7 +37,7 @@ license: Apache-2.0
 # %s
 
 1. Look at what the user gave: %[3]sls "$INPUT_DIR"%[3]s.
-2. Run %[3]spython /skills/%[1]s/scripts/example.py FILE%[3]s and read what it prints.
+2. Run %[3]spython3 /skills/%[1]s/scripts/example.py FILE%[3]s and read what it prints.
 3. Say what was found, and name the files that were made.
 `
 

@@ -137,6 +137,9 @@ func (m *manifestReader) unclosedAt(lines []string, start int) int {
 
 var relativeLink = regexp.MustCompile(`\]\(([A-Za-z0-9_][A-Za-z0-9_./-]*\.[A-Za-z0-9]+)(#[^)]*)?\)`)
 
+// codeSpan is text that shows how a link is written, and is none.
+var codeSpan = regexp.MustCompile("`[^`]*`")
+
 // checkBody gives advice on the text itself.
 func (m *manifestReader) checkBody() {
 	if strings.TrimSpace(m.pkg.Body) == "" {
@@ -152,7 +155,7 @@ func (m *manifestReader) checkBody() {
 		has[f.Path] = true
 	}
 	for i, line := range lines {
-		for _, link := range relativeLink.FindAllStringSubmatch(line, -1) {
+		for _, link := range relativeLink.FindAllStringSubmatch(codeSpan.ReplaceAllString(line, ""), -1) {
 			if target := strings.TrimPrefix(link[1], "./"); !has[target] {
 				m.add(m.bodyLine+i, 0, "link", "links to "+excerpt(link[1])+", which is not in the package", "add the file or mend the link")
 				has[target] = true // once

@@ -156,7 +156,7 @@ func TestResolve(t *testing.T) {
 
 	got, err := c.Resolve(t.Context(), "p", []Ref{
 		{ID: s.ID}, {Type: "custom", ID: s.ID, Version: Latest}, {ID: s.ID, Version: first.ID}, {ID: same.ID}, {Type: "custom", ID: imported.ID},
-		{ID: shared.ID}, {Type: "anthropic", ID: "xlsx", Version: Latest}, {ID: "xlsx"},
+		{ID: shared.ID}, {Type: "anthropic", ID: "xlsx", Version: Latest}, {ID: "xlsx"}, {Type: "anthropic", ID: libraryID("xlsx")},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -170,9 +170,6 @@ func TestResolve(t *testing.T) {
 	}
 	if got[1].Version.ID != second.ID {
 		t.Errorf("latest is %+v", got[1].Version)
-	}
-	if l := got[1].Listed("/skills"); l.Dir != "/skills/tables-2" || l.Name != "tables-2" || l.Description != "Does two." {
-		t.Errorf("listed as %+v", l)
 	}
 	for _, bad := range []struct {
 		name  string

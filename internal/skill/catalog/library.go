@@ -224,10 +224,12 @@ func fingerprint(dir string) (string, error) {
 	return hex.EncodeToString(h.Sum(nil)), err
 }
 
+const libraryPrefix = "skill_lib_"
+
 // libraryID is the same for a name on every machine and after every start, so that configurations of clients stay right.
 func libraryID(name string) string {
 	sum := sha256.Sum256([]byte(name))
-	return "skill_lib_" + hex.EncodeToString(sum[:12])
+	return libraryPrefix + hex.EncodeToString(sum[:12])
 }
 
 // load reads one folder and makes a version of it if it is another than the latest one. One that cannot be loaded keeps the skill that it

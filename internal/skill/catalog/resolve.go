@@ -31,11 +31,6 @@ type Resolved struct {
 	Folder string
 }
 
-// Listed is what the prompt says of it; root is where the folders of skills are for the model.
-func (r Resolved) Listed(root string) skill.Listed {
-	return skill.Listed{Name: r.Folder, Description: r.Version.Description, Dir: root + "/" + r.Folder}
-}
-
 // anthropics are the skills that Anthropic ships itself (wire/anthropic.md 3.3).
 var anthropics = []string{"pptx", "xlsx", "docx", "pdf"}
 
@@ -172,6 +167,9 @@ func (c *Catalog) find(ctx context.Context, project string, ref Ref) (store.Skil
 		}
 	}
 	s, err := c.cfg.Store.OfLibrary(ctx, ref.ID)
+	if errors.Is(err, store.ErrNotFound) && strings.HasPrefix(ref.ID, libraryPrefix) { // as lists show it, with anthropic as its source
+		s, err = c.cfg.Store.Get(ctx, store.Library, ref.ID)
+	}
 	if errors.Is(err, store.ErrNotFound) || err == nil && c.library.gone(s) {
 		if slices.Contains(anthropics, ref.ID) {
 			return s, turn.NotFound("the skill %q is Anthropic's own and is not installed here: "+
