@@ -25,11 +25,13 @@ guest: FORCE
 	@mkdir -p $(dir $(GUEST))
 	@CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-s -w' -o $(GUEST) ./cmd/lathe-guest
 
-# Pinned in runsc/go.mod, a module of its own, so that lathe links none of it. With cgo its sandboxes die.
-bin/runsc: runsc/go.mod runsc/go.sum
+# Pinned in runsc/go.mod, a module of its own, so that lathe links none of it. With cgo its sandboxes die. Without the state of this
+# repository in it, so that memory images fit as long as it is the same gVisor.
+bin/runsc: runsc/go.mod runsc/go.sum runsc/main.go runsc/filters/main.go
 	@mkdir -p bin
-	cd runsc && CGO_ENABLED=0 $(GO) build -trimpath \
-		-ldflags "-s -w -X gvisor.dev/gvisor/runsc/version.version=$$($(GO) list -m -f '{{.Version}}' gvisor.dev/gvisor)" -o ../$@ gvisor.dev/gvisor/runsc
+	cd runsc && CGO_ENABLED=0 $(GO) run ./filters filters_linux_$$($(GO) env GOARCH).go
+	cd runsc && CGO_ENABLED=0 $(GO) build -trimpath -buildvcs=false \
+		-ldflags "-s -w -X gvisor.dev/gvisor/runsc/version.version=$$($(GO) list -m -f '{{.Version}}' gvisor.dev/gvisor)" -o ../$@ .
 	@touch $@
 
 image: ## build the sandbox image `python` (into LATHE_IMAGE_DIR)
@@ -61,7 +63,7 @@ cross: ## build lathe for linux/amd64, linux/arm64 and darwin/arm64 into dist/
 	@scripts/cross.sh '$(LDFLAGS)'
 
 clean: ## remove what was built (not images, not data)
-	rm -rf bin dist $(dir $(GUEST))lathe-guest
+	rm -rf bin dist $(dir $(GUEST))lathe-guest runsc/filters_linux_*.go
 
 FORCE:
 .PHONY: help build guest image test demo bench lint fmt cross clean FORCE

@@ -2,7 +2,7 @@ module github.com/lathe-gateway/lathe/runsc
 
 go 1.26.3
 
-tool gvisor.dev/gvisor/runsc
+require gvisor.dev/gvisor v0.0.0-20260905035102-160fafc42237
 
 require (
 	github.com/cenkalti/backoff v2.2.1+incompatible // indirect
@@ -23,5 +23,4 @@ require (
 	golang.org/x/sys v0.43.0 // indirect
 	golang.org/x/time v0.15.0 // indirect
 	google.golang.org/protobuf v1.36.11 // indirect
-	gvisor.dev/gvisor v0.0.0-20260905035102-160fafc42237 // indirect
 )

@@ -24,7 +24,9 @@ for platform in linux/amd64 linux/arm64 darwin/arm64; do
 	echo "dist/lathe-$os-$arch"
 done
 gvisor=$(cd runsc && go list -m -f '{{.Version}}' gvisor.dev/gvisor)
+# The filters of an architecture can be compiled on a machine of that architecture only; elsewhere its runsc compiles them at each start.
+if [ "$(go env GOHOSTOS)" = linux ]; then (cd runsc && go run ./filters "filters_linux_$(go env GOHOSTARCH).go"); fi
 for arch in amd64 arm64; do
-	(cd runsc && GOOS=linux GOARCH=$arch go build -trimpath -ldflags "-s -w -X gvisor.dev/gvisor/runsc/version.version=$gvisor" -o "../dist/runsc-linux-$arch" gvisor.dev/gvisor/runsc)
+	(cd runsc && GOOS=linux GOARCH=$arch go build -trimpath -buildvcs=false -ldflags "-s -w -X gvisor.dev/gvisor/runsc/version.version=$gvisor" -o "../dist/runsc-linux-$arch" .)
 	echo "dist/runsc-linux-$arch"
 done

@@ -464,3 +464,26 @@ func TestWritableHub(t *testing.T) {
 		t.Errorf("another sandbox sees %q", o.Text(""))
 	}
 }
+
+// TestFilters: runsc has the seccomp filters that our sandboxes want (runsc/filters). With other flags, or another gVisor, it would compile
+// them at each start.
+func TestFilters(t *testing.T) {
+	state := t.TempDir()
+	b, err := gvisor.New(gvisor.Config{Runsc: findRunsc(t), Image: anyRoot(t), StateDir: state, Guest: buildGuest(t), Debug: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close()
+	sandboxtest.Start(t, b, nil).Must(t, "1")
+	logs, err := filepath.Glob(filepath.Join(state, "debug", "*.boot.txt"))
+	if err != nil || len(logs) == 0 {
+		t.Fatalf("%q, %v", logs, err)
+	}
+	data, err := os.ReadFile(logs[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Contains(data, []byte("Loaded precompiled seccomp")) {
+		t.Error("gVisor's kernel compiles its filters itself")
+	}
+}

@@ -2,7 +2,9 @@ package gvisor
 
 import (
 	"context"
+	"crypto/sha256"
 	"debug/buildinfo"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -10,11 +12,10 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime/debug"
+	"slices"
 	"strings"
 	"time"
-
-	"crypto/sha256"
-	"encoding/hex"
 )
 
 // runscID is a build of runsc. It is read again when the file has changed: one that is built anew while the gateway runs is used from the
@@ -54,7 +55,7 @@ func readRunsc(ctx context.Context, path string) (version, id string, err error)
 	if info, err := buildinfo.ReadFile(path); err == nil {
 		for _, m := range append(info.Deps, &info.Main) {
 			if m.Path == "gvisor.dev/gvisor" && m.Version != "" && m.Version != "(devel)" {
-				return "gVisor " + m.Version, m.Version + " " + digest([]byte(info.String())), nil
+				return "gVisor " + m.Version, m.Version + " " + digest([]byte(stable(info))), nil
 			}
 		}
 	}
@@ -65,6 +66,14 @@ func readRunsc(ctx context.Context, path string) (version, id string, err error)
 	first, _, _ := strings.Cut(string(out), "\n")
 	version = strings.TrimSpace(first)
 	return version, version + " " + digest(out), nil
+}
+
+// stable is what of a build decides how gVisor lays out its state: not where and when it was built.
+func stable(info *buildinfo.BuildInfo) string {
+	only := *info
+	only.Main.Version, only.Main.Sum = "", ""
+	only.Settings = slices.DeleteFunc(slices.Clone(info.Settings), func(s debug.BuildSetting) bool { return strings.HasPrefix(s.Key, "vcs") })
+	return only.String()
 }
 
 // identityPaths are files and folders of a root file system that change with what is installed in it: a program or library that is

@@ -340,7 +340,9 @@ func testDurableForeign(t *testing.T, b sandbox.Backend) {
 		})
 	}
 	t.Run("other mounts", func(t *testing.T) {
-		refusedImage(t, b, image, p, "mounts", func(s *sandbox.Spec) { s.Mounts = s.Mounts[:1] })
+		refusedImage(t, b, image, p, "mounts", func(s *sandbox.Spec) {
+			s.Mounts = append(s.Mounts, sandbox.Mount{Source: p.Data, Target: "/root"})
+		})
 		refusedImage(t, b, image, p, "mounts", func(s *sandbox.Spec) { s.Mounts[0].ReadOnly = true })
 	})
 }

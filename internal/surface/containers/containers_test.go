@@ -55,7 +55,7 @@ func newSiteWith(t *testing.T, way *egress.Proxy) *site {
 	limits.Disk = 64 << 20
 	m, err := container.New(container.Config{
 		Store: db, Blobs: blobs, Backend: backend, Dir: filepath.Join(dir, "containers"), Limits: limits, Reserve: -1, MaxFile: 4 << 20,
-		Egress: way,
+		Egress: way, Projects: map[string]container.ProjectLimits{"small": {Files: 1}},
 	})
 	must(t, err)
 	t.Cleanup(func() { must(t, m.Close()); must(t, backend.Close()) })

@@ -1,0 +1,1 @@
+// This empty file lets rules be declared without a body.
