@@ -330,7 +330,10 @@ func (w *workspace) exec(ctx context.Context, call sandbox.Call, col *collector)
 		if note := w.takeForgot(); note != "" {
 			w.note(note)
 		}
-		res, err := w.guarded(ctx, l, call, col)
+		var res *sandbox.Result
+		if err = w.online(ctx, l); err == nil {
+			res, err = w.guarded(ctx, l, call, col)
+		}
 		notStarted := errors.Is(err, sandbox.ErrNotStarted)
 		if !notStarted {
 			w.setRan(l)

@@ -1,6 +1,7 @@
 package guest
 
 import (
+	"context"
 	"crypto/rand"
 	"errors"
 	"fmt"
@@ -68,8 +69,9 @@ func (n *network) listen() error {
 		n.port = proxyPort
 	}
 	var err error
+	var cfg net.ListenConfig
 	for _, port := range []int{n.port, 0} {
-		if n.listener, err = net.Listen("tcp4", net.JoinHostPort("127.0.0.1", strconv.Itoa(port))); err == nil {
+		if n.listener, err = cfg.Listen(context.Background(), "tcp4", net.JoinHostPort("127.0.0.1", strconv.Itoa(port))); err == nil {
 			n.port = n.listener.Addr().(*net.TCPAddr).Port //nolint:forcetypeassert // of a TCP listener
 			return nil
 		}
