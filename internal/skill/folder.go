@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 )
 
 // ReadFolder judges a folder of the file system, whose name is taken for that of the skill. Links are not followed, and what is neither
@@ -80,6 +81,6 @@ func (r *reader) open(root *os.Root, name string) error {
 
 // Generated says whether a file of a skill's folder is made by tools, and so no part of the package that `lathe skill pack` makes.
 func Generated(name string) bool {
-	parts := splitPath(name)
+	parts := strings.Split(name, "/")
 	return filepath.Ext(name) == ".pyc" || slices.ContainsFunc(parts, func(e string) bool { return e == "__pycache__" || e == "node_modules" })
 }

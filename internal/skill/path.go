@@ -61,5 +61,3 @@ func junk(name string) bool {
 	base := path.Base(name)
 	return strings.HasPrefix(name, "__MACOSX/") || base == ".DS_Store" || base == "Thumbs.db" || base == "desktop.ini"
 }
-
-func splitPath(name string) []string { return strings.Split(name, "/") }

@@ -24,7 +24,7 @@ import (
 	"github.com/lathe-gateway/lathe/internal/turn"
 )
 
-// The most skills that one request may name (wire/anthropic.md 3.3; issue of OpenAI's containers).
+// The most skills that one request may name (wire/anthropic.md 3.3; OpenAI documents no number).
 const (
 	MostOnMessages = 20
 	MostElsewhere  = 200

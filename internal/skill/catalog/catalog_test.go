@@ -171,9 +171,6 @@ func TestResolve(t *testing.T) {
 	if got[1].Version.ID != second.ID {
 		t.Errorf("latest is %+v", got[1].Version)
 	}
-	if l := got[1].Listed("/skills"); l.Dir != "/skills/tables-2" || l.Name != "tables-2" || l.Description != "Does two." {
-		t.Errorf("listed as %+v", l)
-	}
 	for _, bad := range []struct {
 		name  string
 		ref   Ref

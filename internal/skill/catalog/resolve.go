@@ -31,11 +31,6 @@ type Resolved struct {
 	Folder string
 }
 
-// Listed is what the prompt says of it; root is where the folders of skills are for the model.
-func (r Resolved) Listed(root string) skill.Listed {
-	return skill.Listed{Name: r.Folder, Description: r.Version.Description, Dir: root + "/" + r.Folder}
-}
-
 // anthropics are the skills that Anthropic ships itself (wire/anthropic.md 3.3).
 var anthropics = []string{"pptx", "xlsx", "docx", "pdf"}
 
