@@ -72,7 +72,7 @@ func (c *call) write(stream proto.Stream, data []byte) {
 	for data = data[:n]; len(data) > 0; {
 		chunk := data[:min(len(data), proto.MaxChunk)]
 		data = data[len(chunk):]
-		_ = c.w.Write(proto.Frame{Type: proto.Output, Call: c.id, Payload: chunk}, byte(stream))
+		_ = c.w.Queue(proto.Frame{Type: proto.Output, Call: c.id, Payload: chunk}, byte(stream))
 	}
 }
 

@@ -39,6 +39,9 @@ while len(s) < n:
     s += os.read(3, n - len(s))
 exec(compile(s, "<lathe kernel>", "exec"))`
 
+// inlineRequest is how large a request is that fits into the channel of a kernel that waits for one.
+const inlineRequest = 16 << 10
+
 // bootTime is how long the interpreter may take to start, and replyTime how long it may leave a reply unread.
 const (
 	bootTime  = time.Minute
@@ -141,11 +144,16 @@ func (in *interpreter) exchange(c *call, k *kernel, f proto.Frame, restarted boo
 		}
 	})
 	k.begin(c)
-	go func() {
+	write := func() {
 		if err := k.w.Write(f); err != nil {
 			in.procs.kill(k.proc) // it can never answer
 		}
-	}()
+	}
+	if len(f.Payload) <= inlineRequest {
+		write()
+	} else {
+		go write()
+	}
 	cause, killed, said := in.follow(c, k)
 	in.spawned = in.spawned || said != nil && said.spawned
 	if said != nil && said.calls != nil && !killed {
@@ -370,8 +378,9 @@ func (k *kernel) handle(f proto.Frame) error {
 		}
 	case proto.Ping:
 		// It waits for this; if it does not read, the channel is full and the kernel lost.
-		_ = k.in.SetWriteDeadline(time.Now().Add(replyTime))
-		defer func() { _ = k.in.SetWriteDeadline(time.Time{}) }()
+		if err := writable(k.in, replyTime); err != nil {
+			return err
+		}
 		return k.w.Write(proto.Frame{Type: proto.Hello, Call: f.Call})
 	case proto.Output:
 		stream, data, err := proto.DecodeOutput(f.Payload)

@@ -303,7 +303,8 @@ def cell(engine, figures, code, where, functions, env):
     reserve.take()
     if where:
         os.chdir(where)
-    signal.signal(signal.SIGINT, wire.interrupted)
+    if signal.getsignal(signal.SIGINT) != wire.interrupted:
+        signal.signal(signal.SIGINT, wire.interrupted)
     figures.shown, wire.last = [], None
     wire.earlier = frozenset(sys._current_frames()) - {MAIN}
     error = None
@@ -434,15 +435,15 @@ def serve():
             done = b"error", 1, describe(error)
         try:
             flush()
-            sound = pipes.mend()
         finally:
             if os.getpid() != pid:  # a fork that came back out of the cell
                 os._exit(done[1])
-        if not sound:
-            lose("the interpreter's output was closed for good")
         status, code, text = done
         spawned, wire.spawned = wire.spawned, False
         wire.send(RESULT, b"%s\0%d%s\0%s" % (status, code, b"+" * spawned, text[:4096].encode("utf-8", "backslashreplace")))
+        # For the next one, and while nobody waits.
+        if not pipes.mend():
+            os._exit(70)
 
 
 outer = {}  # what the variables of the last call were before it

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strconv"
 
 	"golang.org/x/sys/unix"
@@ -14,6 +15,8 @@ import (
 // Main is cmd/lathe-guest: it serves the host on its stdin and stdout, and returns the exit status. As root it isolates programs, as
 // PID 1 it reaps; as anything else it says so in its hello frame and runs them as itself.
 func Main() int {
+	// What it does is to pass things on: with more than one, each goroutine that becomes ready wakes another thread, which is dear in gVisor.
+	runtime.GOMAXPROCS(1)
 	if len(os.Args) == 2 && os.Args[1] == editArgument {
 		return editMain()
 	}
@@ -126,6 +129,11 @@ func takeStdio() (r, w *os.File, err error) {
 	defer null.Close()
 	for fd := range 2 {
 		if err := dup(int(null.Fd()), fd); err != nil {
+			return nil, nil, err
+		}
+	}
+	for _, fd := range []int{in, out} {
+		if err := unix.SetNonblock(fd, true); err != nil {
 			return nil, nil, err
 		}
 	}

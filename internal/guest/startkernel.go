@@ -25,7 +25,7 @@ func startKernel(cfg *Config, procs *processes, lang *language, limits proto.Lim
 		t.close()
 		return nil, err
 	}
-	r1, w1, err := os.Pipe()
+	r1, w1, err := blockingPipe()
 	if err != nil {
 		return fail(err)
 	}

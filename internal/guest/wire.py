@@ -17,6 +17,7 @@ class Wire:
 
     def __init__(self):
         self.requests, self.messages, self.pipes = private(3), private(4), private(5)
+        self.ahead = bytearray()  # read, but not yet asked for
         self.call = bytes(4)
         self.lock, self.depth = RLock(), 0
         self.busy = self.running = self.pending = False  # in a cell; in its user code; with an interrupt to come
@@ -71,14 +72,14 @@ class Wire:
         return head[4], self.exactly(int.from_bytes(head[:4], "big"))
 
     def exactly(self, size):
-        parts = []
-        while size:
-            part = os.read(self.requests, size)
+        """Returns that many bytes, or none at the end. It reads what is there, so that a small request takes one read."""
+        while len(self.ahead) < size:
+            part = os.read(self.requests, max(size - len(self.ahead), 1 << 16))
             if not part:
                 return b""
-            parts.append(part)
-            size -= len(part)
-        return b"".join(parts)
+            self.ahead += part
+        found, self.ahead = bytes(self.ahead[:size]), self.ahead[size:]
+        return found
 
     def sync(self):
         """Returns when the guest has taken all that is in the pipes of fds 1 and 2."""

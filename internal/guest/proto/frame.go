@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"sync"
+	"time"
 )
 
 // headerSize: payload length (4 bytes, big endian), type (1), call id (4, big endian).
@@ -72,39 +73,93 @@ func (r *Reader) fill(size int) error {
 	return nil
 }
 
-// Writer writes frames, each with as few writes as possible. It is safe for concurrent use.
+// Writer writes frames, with as few writes as possible. It is safe for concurrent use.
 type Writer struct {
-	mu  sync.Mutex
-	w   io.Writer
-	buf []byte
+	mu    sync.Mutex
+	w     io.Writer
+	buf   []byte // frames that are not written yet
+	timer *time.Timer
+	armed bool // the timer will write buf
 }
+
+// queueTime is how long a frame may wait for the next one.
+const queueTime = time.Millisecond
 
 // NewWriter writes frames to w.
 func NewWriter(w io.Writer) *Writer { return &Writer{w: w} }
 
-// Write writes f. The payload is f.Payload, preceded by prefix, which spares a copy to callers that put one byte before output.
-// After an error, or a partial write, the stream is of no more use.
+// Write writes f, after what is queued. The payload is f.Payload, preceded by prefix, which spares a copy to callers that put one byte
+// before output. After an error, or a partial write, the stream is of no more use.
 func (w *Writer) Write(f Frame, prefix ...byte) error {
-	size := len(prefix) + len(f.Payload)
-	if size > MaxPayload {
-		return fmt.Errorf("proto: frame of %d bytes, more than %d", size, MaxPayload)
-	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	b := binary.BigEndian.AppendUint32(w.buf[:0], uint32(size))
+	rest, err := w.add(f, prefix)
+	if err != nil {
+		return err
+	}
+	return w.flush(rest)
+}
+
+// Queue is Write for a frame that may wait a moment: with the next one it takes one write. An error shows at the next call at the latest.
+func (w *Writer) Queue(f Frame, prefix ...byte) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	rest, err := w.add(f, prefix)
+	if err != nil {
+		return err
+	}
+	if rest != nil || len(w.buf) > MaxChunk {
+		return w.flush(rest)
+	}
+	if !w.armed {
+		w.armed = true
+		if w.timer == nil {
+			w.timer = time.AfterFunc(queueTime, w.late)
+		} else {
+			w.timer.Reset(queueTime)
+		}
+	}
+	return nil
+}
+
+// late writes what has waited.
+func (w *Writer) late() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.armed {
+		_ = w.flush(nil)
+	}
+}
+
+// add puts a frame behind those in buf, but for a large payload, which it returns.
+func (w *Writer) add(f Frame, prefix []byte) (rest []byte, err error) {
+	size := len(prefix) + len(f.Payload)
+	if size > MaxPayload {
+		return nil, fmt.Errorf("proto: frame of %d bytes, more than %d", size, MaxPayload)
+	}
+	b := binary.BigEndian.AppendUint32(w.buf, uint32(size))
 	b = append(b, byte(f.Type))
 	b = binary.BigEndian.AppendUint32(b, f.Call)
 	b = append(b, prefix...)
 	if len(f.Payload) <= MaxChunk {
-		b = append(b, f.Payload...)
-		w.buf = b
-		_, err := w.w.Write(b)
-		return err
+		w.buf = append(b, f.Payload...)
+		return nil, nil
 	}
 	w.buf = b
-	if _, err := w.w.Write(b); err != nil {
+	return f.Payload, nil
+}
+
+// flush writes buf and rest.
+func (w *Writer) flush(rest []byte) error {
+	if w.armed {
+		w.timer.Stop()
+		w.armed = false
+	}
+	b := w.buf
+	w.buf = b[:0]
+	if _, err := w.w.Write(b); err != nil || len(rest) == 0 {
 		return err
 	}
-	_, err := w.w.Write(f.Payload)
+	_, err := w.w.Write(rest)
 	return err
 }

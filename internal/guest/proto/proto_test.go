@@ -5,8 +5,11 @@ import (
 	"errors"
 	"io"
 	"runtime"
+	"sync"
 	"testing"
 	"testing/iotest"
+	"testing/synctest"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 )
@@ -154,4 +157,68 @@ func decode(f Frame) {
 	for _, v := range []any{&HelloInfo{}, &StartCall{}, &WarmCall{}, &CallResult{}, &ConnectCall{}, &ConnectedInfo{}} {
 		_ = DecodeJSON(f, v)
 	}
+}
+
+// writes keeps each write by itself.
+type writes struct {
+	mu  sync.Mutex
+	all [][]byte
+}
+
+func (w *writes) Write(p []byte) (int, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.all = append(w.all, bytes.Clone(p))
+	return len(p), nil
+}
+
+func (w *writes) count() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return len(w.all)
+}
+
+// TestQueue: frames that may wait go with the next one, in order, or soon by themselves.
+func TestQueue(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var out writes
+		w := NewWriter(&out)
+		put := func(write func(Frame, ...byte) error, call uint32, payload []byte) {
+			t.Helper()
+			if err := write(Frame{Type: Output, Call: call, Payload: payload}, byte(Stdout)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		put(w.Queue, 1, []byte("a"))
+		put(w.Queue, 2, []byte("b"))
+		if out.count() != 0 {
+			t.Error("they did not wait")
+		}
+		put(w.Write, 3, []byte("c"))
+		if out.count() != 1 {
+			t.Errorf("%d writes", out.count())
+		}
+		put(w.Queue, 4, []byte("d"))
+		time.Sleep(time.Second)
+		if out.count() != 2 {
+			t.Errorf("%d writes: one that waits for nothing is never written", out.count())
+		}
+		time.Sleep(time.Second)
+		put(w.Queue, 5, bytes.Repeat([]byte("e"), MaxChunk))
+		put(w.Queue, 6, bytes.Repeat([]byte("f"), 2*MaxChunk))
+		put(w.Queue, 7, nil)
+		time.Sleep(time.Second)
+		out.mu.Lock()
+		defer out.mu.Unlock()
+		r := NewReader(bytes.NewReader(bytes.Join(out.all, nil)), MaxPayload)
+		for want := uint32(1); want <= 7; want++ {
+			f, err := r.Next()
+			if err != nil || f.Call != want {
+				t.Fatalf("frame %d: %+v, %v", want, f.Call, err)
+			}
+		}
+		if _, err := r.Next(); err != io.EOF {
+			t.Errorf("then %v", err)
+		}
+	})
 }

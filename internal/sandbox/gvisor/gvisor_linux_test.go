@@ -46,7 +46,9 @@ func TestHostile(t *testing.T) {
 
 func TestDurable(t *testing.T) {
 	dir := anyRoot(t)
-	sandboxtest.Durable(t, func(t *testing.T) sandbox.Backend { return openWith(t, t.TempDir(), gvisor.Config{Image: dir, Spares: 1}) })
+	sandboxtest.Durable(t, func(t *testing.T) sandbox.Backend {
+		return openWith(t, t.TempDir(), gvisor.Config{Image: dir, Spares: 1})
+	})
 }
 
 // TestHostileOnHost tries what depends on the root file system with the host's Python too.
