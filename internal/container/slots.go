@@ -25,6 +25,8 @@ type slots struct {
 	live  int
 	bytes int64
 	by    map[string]*holder
+	// going is how many of what is idle is on its way out for those who wait.
+	going int
 	// ring are the projects with waiters; the next one to get a place is first.
 	ring []*holder
 }
@@ -35,6 +37,7 @@ type holder struct {
 	live    int
 	bytes   int64
 	waiters []*waiter // in order of arrival
+	going   int       // as slots.going, for waiters that only the project's own limit keeps waiting
 }
 
 type waiter struct {
@@ -72,16 +75,43 @@ func (s *slots) acquire(ctx context.Context, project string, bytes int64, patien
 	h.waiters = append(h.waiters, w)
 	reached := s.own(h, bytes)
 	s.mu.Unlock()
-
-	own := ""
-	if reached != nil {
-		own = project
-	}
-	freed := s.evict(own)
-	if reached != nil && !freed && s.leave(h, w) {
+	if freed := s.ease(h); reached != nil && !freed && s.leave(h, w) {
 		return reached
 	}
 	return s.await(ctx, h, w)
+}
+
+// ease has as much that is idle go as there are waiters whom that can help: any for those whom the machine keeps waiting, h's own for
+// those of h that its limit does. It says whether the first of h has something to wait for: false is the project's own limit, and nothing idle.
+func (s *slots) ease(h *holder) bool {
+	s.mu.Lock()
+	waits := 0
+	for _, other := range s.ring {
+		if s.own(other, other.waiters[0].bytes) == nil {
+			waits += len(other.waiters)
+		}
+	}
+	anyones := waits > s.going
+	if anyones {
+		s.going++
+	}
+	limited := len(h.waiters) > 0 && s.own(h, h.waiters[0].bytes) != nil
+	more := limited && len(h.waiters) > h.going
+	if more {
+		h.going++
+	}
+	s.mu.Unlock()
+	none := anyones && !s.evict("")
+	noneOwn := more && !s.evict(h.project)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if none {
+		s.going = max(0, s.going-1)
+	}
+	if noneOwn {
+		h.going = max(0, h.going-1)
+	}
+	return !limited || !noneOwn
 }
 
 func (s *slots) await(ctx context.Context, h *holder, w *waiter) error {
@@ -214,6 +244,7 @@ func (s *slots) release(project string, bytes int64) {
 	s.bytes -= bytes
 	h.live--
 	h.bytes -= bytes
+	s.going, h.going = max(0, s.going-1), max(0, h.going-1)
 	s.serve()
 	s.forget(h)
 	s.mu.Unlock()
@@ -241,16 +272,16 @@ func (s *slots) move(from, to string, bytes int64) bool {
 // eased is called when a place of a project has come free or its sandbox has become idle: whoever waits may have it.
 func (s *slots) eased(project string) {
 	s.mu.Lock()
-	any := s.claimed()
 	h := s.by[project]
-	own := h != nil && len(h.waiters) > 0 && s.own(h, h.waiters[0].bytes) != nil
+	idle := len(s.ring) == 0
 	s.mu.Unlock()
-	if any {
-		s.evict("")
+	if idle {
+		return
 	}
-	if own {
-		s.evict(project)
+	if h == nil {
+		h = &holder{project: project}
 	}
+	s.ease(h)
 }
 
 // Waiting is how many calls wait for a place.

@@ -154,6 +154,39 @@ func TestQueueOrder(t *testing.T) {
 	})
 }
 
+// For one who waits one goes, however often something becomes idle meanwhile; and another one if that was not enough.
+func TestNoMoreGoThanWait(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		evicted := 0
+		o := &order{t: t, s: queue(10, 100, nil, func(string) bool { evicted++; return true })}
+		for range 10 {
+			o.wait("a", "a", 10)
+		}
+		o.want("a", "a", "a", "a", "a", "a", "a", "a", "a", "a")
+		want := func(n int) {
+			t.Helper()
+			if evicted != n {
+				t.Errorf("%d went, want %d", evicted, n)
+			}
+		}
+		o.wait("b", "b", 20)
+		want(1)
+		for range 5 {
+			o.s.eased("a")
+		}
+		want(1)
+		o.s.release("a", 10) // half of what b needs
+		want(2)
+		o.s.eased("a")
+		want(2)
+		o.s.release("a", 10)
+		o.want("b")
+		o.s.eased("a")
+		want(2)
+	})
+}
+
 func TestProjectLimitsOfLive(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -232,7 +265,10 @@ func (plan queuePlan) run(fail func(format string, args ...any)) {
 	passed := map[string]map[string]int{} // who waits -> how often each other project was served meanwhile
 	start := func(q queued) {
 		go func() {
-			if s.acquire(ctx, q.project, q.bytes, true) != nil {
+			if err := s.acquire(ctx, q.project, q.bytes, true); err != nil {
+				if ctx.Err() == nil {
+					fail("%s: request %d was refused: %v", q.project, q.n, err)
+				}
 				return
 			}
 			mu.Lock()
