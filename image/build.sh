@@ -32,7 +32,7 @@ while [ $# -gt 0 ]; do
 done
 [[ $name =~ ^[a-z0-9][a-z0-9._-]{0,63}$ ]] || die "a name is lower-case letters, digits and . _ -, not '$name'"
 
-# 'essential' has neither apt nor a compiler: there is no network inside that could use them.
+# 'essential' has neither apt nor a compiler: nothing inside could install with the one, and the other costs more than it is used.
 list() { sed 's/#.*//' "$here/$1" | tr -s ' \t\n' '\n' | sed '/^$/d'; }
 
 recipe() {

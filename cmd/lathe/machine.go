@@ -51,6 +51,6 @@ func rootFS(cfg *config.Config) string {
 func limits(cfg *config.Config) sandbox.Limits {
 	l := sandbox.Defaults()
 	l.Memory, l.Disk, l.CPUs, l.Processes = int64(cfg.Sandbox.Memory), int64(cfg.Sandbox.Disk), cfg.Sandbox.CPUs, cfg.Sandbox.Processes
-	l.ExecTime, l.Network = time.Duration(cfg.Sandbox.ExecTimeout), cfg.Sandbox.Network
+	l.ExecTime = time.Duration(cfg.Sandbox.ExecTimeout)
 	return l
 }

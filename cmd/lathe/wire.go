@@ -16,6 +16,8 @@ import (
 	"github.com/lathe-gateway/lathe/internal/config"
 	"github.com/lathe-gateway/lathe/internal/container"
 	"github.com/lathe-gateway/lathe/internal/datadir"
+	"github.com/lathe-gateway/lathe/internal/egress"
+	"github.com/lathe-gateway/lathe/internal/egress/rule"
 	"github.com/lathe-gateway/lathe/internal/guest/embedded"
 	"github.com/lathe-gateway/lathe/internal/image"
 	"github.com/lathe-gateway/lathe/internal/native"
@@ -40,6 +42,7 @@ import (
 	"github.com/lathe-gateway/lathe/internal/surface/responses"
 	"github.com/lathe-gateway/lathe/internal/surface/skills"
 	"github.com/lathe-gateway/lathe/internal/telemetry"
+	"github.com/lathe-gateway/lathe/internal/turn"
 	"github.com/lathe-gateway/lathe/internal/upstream"
 )
 
@@ -132,6 +135,12 @@ func (a *app) openContainers(ctx context.Context) error {
 	backend = a.metrics.Backend(backend)
 	a.closers = append(a.closers, backend.Close)
 	own := containerConfig(a.cfg)
+	if own.Egress, err = newEgress(a.cfg, a.metrics, a.log); err != nil {
+		return err
+	}
+	if own.Egress != nil {
+		a.closers = append(a.closers, own.Egress.Close)
+	}
 	if own.Images, err = projectImages(a.cfg); err != nil {
 		return err
 	}
@@ -150,6 +159,22 @@ func (a *app) openContainers(ctx context.Context) error {
 	a.sandbox = newSandboxState(ctx, backend, a.log)
 	a.closers = append(a.closers, a.sandbox.close)
 	return nil
+}
+
+// newEgress makes the way to the network, nil where the operator allows none.
+func newEgress(cfg *config.Config, metrics *telemetry.Metrics, log *slog.Logger) (*egress.Proxy, error) {
+	if cfg.Sandbox.Network != "allowlist" {
+		return nil, nil
+	}
+	own := egress.Config{Rules: cfg.Sandbox.Rules(), Bytes: int64(cfg.Sandbox.NetworkBytes), Observe: metrics.Egress, Logger: log}
+	for _, s := range cfg.Sandbox.Secrets {
+		d, err := rule.ParseDomain(s.Domain)
+		if err != nil {
+			return nil, fmt.Errorf("sandbox.secrets: %w", err)
+		}
+		own.Secrets = append(own.Secrets, egress.HeaderSecret{Domain: d, Header: s.Header, Value: turn.Secret(s.Value.Reveal())})
+	}
+	return egress.New(own)
 }
 
 // containerConfig is what the configuration says of containers.
@@ -248,7 +273,7 @@ func newBackend(cfg *config.Config, state string, log *slog.Logger) (sandbox.Bac
 	if err != nil {
 		return nil, err
 	}
-	own := gvisor.Config{Runsc: runscPath(cfg), StateDir: state, Guest: guest, Logger: log}
+	own := gvisor.Config{Runsc: runscPath(cfg), StateDir: state, Guest: guest, Logger: log, Spares: min(cfg.Sandbox.Pool, 1)}
 	switch img, err := findImage(cfg); {
 	case err == nil:
 		own.Image = img.Dir

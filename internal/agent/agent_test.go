@@ -106,6 +106,7 @@ type workspaces struct {
 	checkErr, openErr error
 	uploads           []turn.File
 	openNotes         []string
+	reach             []string // the domains of the container
 	skills            []tool.Skill
 	mounted           []tool.Skill
 
@@ -122,6 +123,7 @@ func (w *workspaces) Check(context.Context, *turn.Hosted) ([]turn.File, error) {
 	return w.uploads, w.checkErr
 }
 
+func (w *workspaces) Reach(context.Context, *turn.Hosted) []string { return w.reach }
 func (w *workspaces) Skills(_ context.Context, h *turn.Hosted) ([]tool.Skill, error) {
 	if len(h.Skills) == 0 {
 		return nil, nil

@@ -132,6 +132,7 @@ func (l *loop) prepare(ctx context.Context) (uploads []turn.File, err error) {
 		if uploads, err = l.cfg.Workspaces.Check(ctx, h); err != nil {
 			return nil, err
 		}
+		l.set = l.set.Reaching(l.cfg.Workspaces.Reach(ctx, h))
 	}
 	l.files, l.known = map[string]turn.File{}, map[string]turn.File{}
 	l.images = l.cfg.Images(l.req.Model)

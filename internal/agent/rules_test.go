@@ -241,6 +241,19 @@ func TestRule11ToolsAreRenamedOnCollision(t *testing.T) {
 	}
 }
 
+// The model is told what programs can reach in the container that it gets.
+func TestModelIsToldOfTheNetwork(t *testing.T) {
+	for _, reach := range [][]string{nil, {"pypi.org"}} {
+		b := newBench(t, []any{"done"})
+		b.ws.reach = reach
+		b.ok(request("hi"))
+		text := b.model.requests[0].Tools[0].Description
+		if told := strings.Contains(text, "these domains only: pypi.org;"); told != (reach != nil) {
+			t.Errorf("reaching %q it is told %s", reach, text)
+		}
+	}
+}
+
 func TestRule16LiveOutputIsOptIn(t *testing.T) {
 	rounds := [][]any{{python("print a\nprint b")}, {"done"}}
 	if r := newBench(t, rounds...).ok(request("hi")); len(all[turn.HostedOutput](r)) != 0 {

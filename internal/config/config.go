@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/goccy/go-yaml"
+
+	"github.com/lathe-gateway/lathe/internal/egress/rule"
 )
 
 // Config is one configuration, complete and checked.
@@ -92,7 +94,17 @@ type Sandbox struct {
 	// Files caps the stored versions of one container's files.
 	Files       int      `yaml:"files"`
 	ExecTimeout Duration `yaml:"exec_timeout"`
-	Network     string   `yaml:"network"`
+	// Network is none, or allowlist: programs reach what Allow names. The four keys behind it count with allowlist only.
+	Network string `yaml:"network"`
+	// Allow are names, *.names, either with :port; without one it is 80 and 443.
+	Allow []string `yaml:"allow"`
+	// AllowPrivate are addresses, ranges or names that may be reached although they are not on the public internet; with :port if wanted.
+	// An address may then also be named by its number.
+	AllowPrivate []string `yaml:"allow_private"`
+	// Secrets are headers that the proxy sets on requests over TLS.
+	Secrets []DomainSecret `yaml:"secrets"`
+	// NetworkBytes caps what a sandbox transfers while it is up, in both directions together.
+	NetworkBytes Size `yaml:"network_bytes"`
 	// HibernateAfter is for how long no call may have used a container before its memory goes to the disk, and HibernatedMemory how much
 	// of it each project may have there; 0 is no limit.
 	HibernateAfter   Duration `yaml:"hibernate_after"`
@@ -100,6 +112,30 @@ type Sandbox struct {
 	ExpireAfter      Duration `yaml:"expire_after"`
 	// PerProject is what each project may take that Projects does not say otherwise of.
 	PerProject ProjectLimits `yaml:"per_project"`
+}
+
+// DomainSecret is a header that programs need not, and cannot, know.
+type DomainSecret struct {
+	// Domain is as in Allow, and must be within it.
+	Domain string `yaml:"domain"`
+	Header string `yaml:"header"`
+	Value  Secret `yaml:"value"`
+}
+
+// Rules are Allow and AllowPrivate as they were checked.
+func (s *Sandbox) Rules() rule.List {
+	var l rule.List
+	for _, text := range s.Allow {
+		if d, err := rule.ParseDomain(text); err == nil {
+			l.Allow = append(l.Allow, d)
+		}
+	}
+	for _, text := range s.AllowPrivate {
+		if e, err := rule.ParseException(text); err == nil {
+			l.Except = append(l.Except, e)
+		}
+	}
+	return l
 }
 
 // Project is what an operator says of one project.
@@ -154,7 +190,7 @@ func Default() Config {
 		Models: []Model{{Name: "demo", Provider: "demo", HostedTools: "lathe"}},
 		Sandbox: Sandbox{
 			Pool: 2, PoolMax: 8, QueueTime: Duration(30 * time.Second), Memory: 1 << 30, Disk: 5 << 30, CPUs: 1, Processes: 256, Files: 20_000,
-			ExecTimeout: Duration(2 * time.Minute), Network: "none",
+			ExecTimeout: Duration(2 * time.Minute), Network: "none", Allow: []string{}, AllowPrivate: []string{}, Secrets: []DomainSecret{}, NetworkBytes: 10 << 30,
 			HibernateAfter: Duration(time.Minute), HibernatedMemory: 10 << 30, ExpireAfter: Duration(720 * time.Hour),
 		},
 		Agent:  Agent{MaxRounds: 32, MaxCalls: 100, MaxTime: Duration(10 * time.Minute)},

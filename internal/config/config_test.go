@@ -83,7 +83,13 @@ sandbox:
   cpus: 0.5
   processes: ${PROCS}
   exec_timeout: 30s
-  network: none
+  network: allowlist
+  allow: [pypi.org, "*.example.com:8443"]
+  allow_private: [10.0.0.5, "intern.example:8080"]
+  secrets:
+    - {domain: pypi.org, value: "Bearer ${VLLM_KEY}"}
+    - {domain: "a.example.com:8443", header: X-Api-Key, value: k}
+  network_bytes: 1GiB
   hibernate_after: 5m
   hibernated_memory: 0
   expire_after: 24h
@@ -114,8 +120,14 @@ server: {request_memory: 128MiB}
 		Sandbox: Sandbox{
 			Image: "/home/ann/images/python", PoolMax: 3, MaxLive: 40, MaxMemory: 16 << 30, QueueTime: Duration(5 * time.Second), Files: 500,
 			PerProject: ProjectLimits{Live: 10, Memory: 8 << 30, Stored: 50 << 30, Files: 1000, TimePerDay: Duration(2 * time.Hour)},
-			Memory:     512 << 20, Disk: 2e9, CPUs: 0.5, Processes: 64, Network: "none",
-			ExecTimeout: Duration(30 * time.Second), HibernateAfter: Duration(5 * time.Minute), ExpireAfter: Duration(24 * time.Hour),
+			Memory:     512 << 20, Disk: 2e9, CPUs: 0.5, Processes: 64,
+			Network: "allowlist", Allow: []string{"pypi.org", "*.example.com:8443"}, AllowPrivate: []string{"10.0.0.5", "intern.example:8080"},
+			Secrets: []DomainSecret{
+				{Domain: "pypi.org", Header: "Authorization", Value: NewSecret("Bearer sk-vllm")},
+				{Domain: "a.example.com:8443", Header: "X-Api-Key", Value: NewSecret("k")},
+			},
+			NetworkBytes: 1 << 30,
+			ExecTimeout:  Duration(30 * time.Second), HibernateAfter: Duration(5 * time.Minute), ExpireAfter: Duration(24 * time.Hour),
 		},
 		Projects: []Project{
 			{Name: "research", Limits: ProjectLimits{Memory: 8 << 30, Stored: 1 << 40, Files: 1000, TimePerDay: Duration(2 * time.Hour)}},
@@ -195,7 +207,24 @@ func TestFaults(t *testing.T) {
 		{"not a number", "sandbox: {cpus: .nan}\n", []string{`:1: sandbox.cpus: ".nan" is not a number from 0.05 to 1024`}},
 		{"integer", "agent: {max_rounds: 0}\n", []string{`:1: agent.max_rounds: "0" is not a whole number from 1 to 1000`}},
 		{"network", "sandbox: {network: host}\n", []string{
-			`:1: sandbox.network: "host" comes with a later release: this one knows only "none" (code reaches no address)`}},
+			`:1: sandbox.network: "host" is not allowed: write none or allowlist`}},
+		{"allowlist without a list", "sandbox: {network: allowlist}\n", []string{
+			`:1: sandbox.allow: is missing: with network: allowlist, write the domains that programs may reach, such as [pypi.org, files.pythonhosted.org]`}},
+		{"allow", "sandbox:\n  allow:\n    - https://pypi.org/simple\n    - 10.0.0.1\n    - a.example\n    - a.example\n    - '*'\n", []string{
+			`:3: sandbox.allow[0]: "https://pypi.org/simple" is not a domain: write example.com, *.example.com or example.com:8443`,
+			`:4: sandbox.allow[1]: "10.0.0.1" is an address: addresses belong into sandbox.allow_private`,
+			`:6: sandbox.allow[3]: "a.example" stands twice: keep one`,
+			`:7: sandbox.allow[4]: "*" is not a domain: write example.com, *.example.com or example.com:8443`}},
+		{"allow_private", "sandbox: {allow_private: [10.0.0.5/8, x y]}\n", []string{
+			`:1: sandbox.allow_private[0]: "10.0.0.5/8" is not a range of addresses: write 10.0.0.0/8`,
+			`:1: sandbox.allow_private[1]: "x y" is not an address: write 10.0.0.5, 10.0.0.0/8, 10.0.0.5:8080, [fd00::1]:8080 or intern.example:8080`}},
+		{"secrets", "sandbox:\n  allow: [a.example]\n  secrets:\n    - {domain: b.example, value: hunter2}\n    - {header: 'A b'}\n    - {domain: a.example, value: \"x\\ny\"}\n", []string{
+			`:3: sandbox.secrets: secrets[0] is for "b.example", which is not within sandbox.allow: put the domain there too`,
+			`:5: sandbox.secrets[1].domain: is missing: write the domain whose requests get the header`,
+			`:5: sandbox.secrets[1].value: is missing: write the header's value, best as a variable: value: "Bearer ${TOKEN}"`,
+			`:5: sandbox.secrets[1].header: "A b" is not the name of a header: write Authorization, X-Api-Key or the like`,
+			`:6: sandbox.secrets[2].value: has line breaks or other control characters, which a header cannot have`}},
+		{"network_bytes", "sandbox: {network_bytes: 1}\n", []string{`:1: sandbox.network_bytes: "1" is out of bounds: allowed are 1MiB to 1024TiB`}},
 		{"database", "database: postgres://u:hidden@db/x\n", []string{
 			`:1: database: postgres:// comes with a later release: write database: "" for SQLite in data_dir`}},
 		{"blobs", "blobs: s3://bucket?region=eu\n", []string{`:1: blobs: s3:// comes with a later release: write blobs: "" for files in data_dir`}},
@@ -353,7 +382,8 @@ func TestAnchors(t *testing.T) {
 
 func TestShownConfigurationGivesTheSameAgain(t *testing.T) {
 	t.Parallel()
-	first, err := load(t, "data_dir: /srv/x\nsandbox: {memory: 1536MiB, cpus: 0.5, per_project: {live: 3}}\n"+
+	first, err := load(t, "data_dir: /srv/x\nsandbox: {memory: 1536MiB, cpus: 0.5, per_project: {live: 3}, network: allowlist, allow: [a.example], "+
+		"secrets: [{domain: a.example, value: hidden}]}\n"+
 		"projects: [{name: default, limits: {stored: 1GiB, live: 0}}]\nkeys: [{name: a, key: hidden-hidden}]\n"+
 		"models: [{name: m, provider: openai-chat, base_url: 'https://h/v1', api_key: hidden}]\n", nil)
 	if err != nil {
@@ -366,7 +396,7 @@ func TestShownConfigurationGivesTheSameAgain(t *testing.T) {
 	if strings.Contains(string(text), "hidden") {
 		t.Fatalf("shows a secret:\n%s", text)
 	}
-	if _, err := load(t, string(text), nil); err == nil || strings.Count(err.Error(), "is redacted") != 2 {
+	if _, err := load(t, string(text), nil); err == nil || strings.Count(err.Error(), "is redacted") != 3 {
 		t.Errorf("a redacted key is taken for a key: %v", err)
 	}
 	again, err := load(t, strings.ReplaceAll(string(text), Redacted, "hidden-again"), nil)

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/goccy/go-yaml/ast"
+
+	"github.com/lathe-gateway/lathe/internal/egress/rule"
 )
 
 // providers are all that lathe.yaml may name. Those that are not in this release are refused with that reason.
@@ -27,7 +29,9 @@ func (d *decoder) root(c *Config) []field {
 		{"blobs", d.text(&c.Blobs, later("blobs", "files in data_dir", "s3://"))},
 		{"keys", func(n ast.Node, path string) { d.keys(n, path, c) }},
 		{"models", func(n ast.Node, path string) { d.models(n, path, c) }},
-		{"sandbox", func(n ast.Node, path string) { d.mapping(n, path, d.sandbox(&c.Sandbox)) }},
+		{"sandbox", func(n ast.Node, path string) {
+			d.network(n, path, d.mapping(n, path, d.sandbox(&c.Sandbox)), &c.Sandbox)
+		}},
 		{"projects", func(n ast.Node, path string) { d.projects(n, path, c) }},
 		{"agent", func(n ast.Node, path string) { d.mapping(n, path, d.agent(&c.Agent)) }},
 		{"skills_dir", d.text(&c.SkillsDir, checkPath)},
@@ -60,7 +64,11 @@ func (d *decoder) sandbox(s *Sandbox) []field {
 		{"processes", d.integer(&s.Processes, 16, 100_000)},
 		{"files", d.integer(&s.Files, 1, 1_000_000)},
 		{"exec_timeout", unit(d, &s.ExecTimeout, parseDuration, Duration(time.Second), day)},
-		{"network", d.text(&s.Network, checkNetwork)},
+		{"network", d.text(&s.Network, oneOf("none", "allowlist"))},
+		{"allow", d.texts(&s.Allow, func(text string) error { _, err := rule.ParseDomain(text); return err })},
+		{"allow_private", d.texts(&s.AllowPrivate, func(text string) error { _, err := rule.ParseException(text); return err })},
+		{"secrets", func(n ast.Node, path string) { d.domainSecrets(n, path, s) }},
+		{"network_bytes", unit(d, &s.NetworkBytes, parseSize, 1<<20, 1<<50)},
 		{"hibernate_after", unit(d, &s.HibernateAfter, parseDuration, Duration(time.Second), 365*day)},
 		{"hibernated_memory", unit(d, &s.HibernatedMemory, parseSize, 0, 1<<50)},
 		{"expire_after", unit(d, &s.ExpireAfter, parseDuration, Duration(time.Minute), 3650*day)},
@@ -236,13 +244,6 @@ func checkPath(s string) error {
 		return errors.New("is not a path")
 	}
 	return nil
-}
-
-func checkNetwork(s string) error {
-	if s == "none" {
-		return nil
-	}
-	return errors.New(`comes with a later release: this one knows only "none" (code reaches no address)`)
 }
 
 // later accepts "" only; what the contract has for later is refused with that reason.

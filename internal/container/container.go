@@ -19,6 +19,7 @@ import (
 
 	"github.com/lathe-gateway/lathe/internal/auth"
 	"github.com/lathe-gateway/lathe/internal/blob"
+	"github.com/lathe-gateway/lathe/internal/egress"
 	"github.com/lathe-gateway/lathe/internal/sandbox"
 	"github.com/lathe-gateway/lathe/internal/store"
 	"github.com/lathe-gateway/lathe/internal/tool"
@@ -30,6 +31,8 @@ type Config struct {
 	Store   store.Store
 	Blobs   *blob.Store
 	Backend sandbox.Backend
+	// Egress is the way to the network for containers whose policy has one; nil is none for all.
+	Egress *egress.Proxy
 	// Skills are those that requests may name; nil is none.
 	Skills Skills
 	// Dir has the volumes. It belongs to this process: what is below it and has no row is removed.

@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sync/semaphore"
 
+	"github.com/lathe-gateway/lathe/internal/egress"
 	"github.com/lathe-gateway/lathe/internal/sandbox"
 	"github.com/lathe-gateway/lathe/internal/store"
 	"github.com/lathe-gateway/lathe/internal/turn"
@@ -58,6 +59,9 @@ type live struct {
 	// saving is not nil from when its memory begins to be written down, and closed when that has come to its end; guarded by entry.mu.
 	saving chan struct{}
 	saved  store.Memory // what came of it; set before saving is closed
+	// asked says that its network has been seen to, and gate is the network, nil for none; guarded by entry.mu.
+	asked bool
+	gate  *egress.Gate
 }
 
 func notFound(id string) error { return turn.NotFound("Container with id '%s' not found.", id) }

@@ -135,6 +135,7 @@ func (m *Manager) makeFork(ctx context.Context, from store.Container, n NewFork)
 	c := store.Container{
 		ID: turn.NewID("cntr_"), Project: from.Project, Name: n.Name, State: store.StateCreating, MemoryLimit: from.MemoryLimit,
 		ExpireAfter: n.ExpireAfter, Named: true, CreatedAt: now, LastActive: now, Owner: m.owner, Lease: leaseEnd(now),
+		Network: from.Network,
 	}
 	if c.Name == "" {
 		c.Name = from.Name

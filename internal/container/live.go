@@ -217,6 +217,7 @@ func (e *entry) watch(l *live) {
 	if err := l.Close(); err != nil {
 		e.m.log.Error("ending a sandbox failed", "container", e.key.id, "error", err)
 	}
+	e.offline(l)
 	l.releaseSkills()
 	kept := saving != nil && l.saved.ID != ""
 	if !kept {

@@ -15,6 +15,7 @@ type NewContainer struct {
 	FileIDs     []string
 	ExpireAfter time.Duration
 	MemoryLimit int64 // bytes
+	Network     *turn.Network
 	Skills      []turn.SkillRef
 }
 
@@ -37,7 +38,13 @@ func (m *Manager) Create(ctx context.Context, n NewContainer) (store.Container, 
 	if _, err := m.checkFiles(ctx, "file_ids", n.FileIDs); err != nil {
 		return store.Container{}, err
 	}
-	e, err := m.make(ctx, store.Container{Project: project, Name: n.Name, Named: true, MemoryLimit: n.MemoryLimit, ExpireAfter: n.ExpireAfter})
+	network, err := m.network("network_policy", n.Network)
+	if err != nil {
+		return store.Container{}, err
+	}
+	e, err := m.make(ctx, store.Container{
+		Project: project, Name: n.Name, Named: true, MemoryLimit: n.MemoryLimit, ExpireAfter: n.ExpireAfter, Network: network,
+	})
 	if err != nil {
 		return store.Container{}, err
 	}

@@ -29,6 +29,9 @@ func (m *Manager) Check(ctx context.Context, h *turn.Hosted) ([]turn.File, error
 	if err := m.checkMemory("container.memory_limit", h.MemoryLimit); err != nil {
 		return nil, err
 	}
+	if _, err := m.network("container.network_policy", h.Network); err != nil {
+		return nil, err
+	}
 	uploads, err := m.checkFiles(ctx, "container.file_ids", h.FileIDs)
 	if err != nil || len(uploads) == 0 {
 		return nil, err
@@ -141,7 +144,11 @@ func (m *Manager) Open(ctx context.Context, h *turn.Hosted) (tool.Workspace, err
 	if err := m.checkMemory("container.memory_limit", h.MemoryLimit); err != nil {
 		return nil, err
 	}
-	e, note, err := m.choose(ctx, project, h)
+	network, err := m.network("container.network_policy", h.Network)
+	if err != nil {
+		return nil, err
+	}
+	e, note, err := m.choose(ctx, project, h, network)
 	if err != nil {
 		return nil, err
 	}
@@ -172,7 +179,7 @@ func (e *entry) warm(ctx context.Context) {
 }
 
 // choose finds or makes the container of a request, in the order of DESIGN section 9.
-func (m *Manager) choose(ctx context.Context, project string, h *turn.Hosted) (e *entry, note string, err error) {
+func (m *Manager) choose(ctx context.Context, project string, h *turn.Hosted, network []byte) (e *entry, note string, err error) {
 	switch {
 	case h.Container != "":
 		e, err = m.acquire(ctx, project, h.Container)
@@ -184,26 +191,33 @@ func (m *Manager) choose(ctx context.Context, project string, h *turn.Hosted) (e
 		}
 		return e, "", err
 	case h.Session != "":
-		e, err = m.bySession(ctx, project, h)
+		e, err = m.bySession(ctx, project, h, network)
 		return e, "", err
 	case h.Recent != "":
 		e, err = m.acquire(ctx, project, h.Recent)
-		if t := turn.AsError(err); t == nil || (t.Kind != turn.KindNotFound && !errors.Is(err, errExpired)) {
-			return e, "", err
+		switch t := turn.AsError(err); {
+		case t == nil && e.sameNetwork(h):
+			return e, "", nil
+		case t == nil:
+			m.release(e)
+			note = "the earlier container has another network policy: this is a new one, without its files and variables"
+		case t.Kind == turn.KindNotFound || errors.Is(err, errExpired):
+			note = "the earlier container is gone: this is a new one, without its files and variables"
+		default:
+			return nil, "", err
 		}
-		note = "the earlier container is gone: this is a new one, without its files and variables"
 	}
-	e, err = m.make(ctx, store.Container{Project: project, Name: "auto", MemoryLimit: h.MemoryLimit})
+	e, err = m.make(ctx, store.Container{Project: project, Name: "auto", MemoryLimit: h.MemoryLimit, Network: network})
 	return e, note, err
 }
 
 // bySession finds the container of a session, or makes it. Two requests that begin a session at once get the same one.
-func (m *Manager) bySession(ctx context.Context, project string, h *turn.Hosted) (*entry, error) {
+func (m *Manager) bySession(ctx context.Context, project string, h *turn.Hosted, network []byte) (*entry, error) {
 	for range 5 {
 		row, err := m.Store.Containers().BySession(ctx, project, h.Session)
 		if errors.Is(err, store.ErrNotFound) {
 			e, err := m.make(ctx, store.Container{
-				Project: project, Name: CleanName(h.Session), Session: h.Session, Named: true, MemoryLimit: h.MemoryLimit,
+				Project: project, Name: CleanName(h.Session), Session: h.Session, Named: true, MemoryLimit: h.MemoryLimit, Network: network,
 			})
 			if errors.Is(err, store.ErrExists) {
 				continue // another request was faster
@@ -214,6 +228,10 @@ func (m *Manager) bySession(ctx context.Context, project string, h *turn.Hosted)
 			return nil, err
 		}
 		e, err := m.acquire(ctx, project, row.ID)
+		if err == nil && !e.sameNetwork(h) {
+			m.release(e)
+			return nil, errOtherNetwork(row.ID)
+		}
 		if err == nil || (!errors.Is(err, errExpired) && turn.AsError(err).Kind != turn.KindNotFound) {
 			return e, err
 		}

@@ -153,7 +153,7 @@ func (w *workspace) acquire(ctx context.Context, call tool.Call) error {
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		case <-w.m.ctx.Done():
-			return context.Cause(w.m.ctx)
+			return w.whyEnded()
 		}
 	}
 }

@@ -272,10 +272,10 @@ func (w *workspace) prepare(ctx context.Context, call tool.Call) (sc sandbox.Cal
 			}
 		}
 	case tool.Edit:
-		args, err := tool.ParseEdit(call.Code)
-		if err != nil {
+		args, wrong := tool.ParseEdit(call.Code)
+		if wrong != nil {
 			return sc, p, &tool.Outcome{
-				Outputs: []turn.Output{{Stream: sandbox.Stderr, Text: err.Error()}}, Status: tool.StatusError, ErrorCode: turn.ErrorInvalidInput,
+				Outputs: []turn.Output{{Stream: sandbox.Stderr, Text: wrong.Error()}}, Status: tool.StatusError, ErrorCode: turn.ErrorInvalidInput,
 			}, nil
 		}
 		code, err := json.Marshal(sandbox.EditCall(args))
@@ -330,7 +330,10 @@ func (w *workspace) exec(ctx context.Context, call sandbox.Call, col *collector)
 		if note := w.takeForgot(); note != "" {
 			w.note(note)
 		}
-		res, err := w.guarded(ctx, l, call, col)
+		var res *sandbox.Result
+		if err = w.online(ctx, l); err == nil {
+			res, err = w.guarded(ctx, l, call, col)
+		}
 		notStarted := errors.Is(err, sandbox.ErrNotStarted)
 		if !notStarted {
 			w.setRan(l)

@@ -283,8 +283,22 @@ def environment(env):
     os.environ.update(env)
 
 
+def installable():
+    """Lets what pip installs in a cell be imported in the same one: where the network is there pip works, and writes to HOME."""
+    try:
+        import site
+        path = site.getusersitepackages()
+        if path not in sys.path:
+            os.makedirs(path, exist_ok=True)
+            site.addsitedir(path)
+    except OSError:
+        pass
+
+
 def cell(engine, figures, code, where, functions, env):
     environment(env)
+    if "PIP_CERT" in env:
+        installable()
     tools.offer(functions.split(), engine)
     reserve.take()
     if where:

@@ -21,14 +21,12 @@ type Limits struct {
 	ExecTime time.Duration
 	// Output in bytes of one call, all streams together; what is beyond is dropped and counted.
 	Output int64
-	// Network is none; nothing else is implemented.
-	Network string
 }
 
 // Defaults are the limits of an empty configuration.
 func Defaults() Limits {
 	return Limits{
 		Memory: 1 << 30, Disk: 5 << 30, CPUs: 1, Processes: 256,
-		ExecTime: 2 * time.Minute, Output: 16 << 20, Network: "none",
+		ExecTime: 2 * time.Minute, Output: 16 << 20,
 	}
 }

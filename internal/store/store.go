@@ -58,6 +58,9 @@ type Container struct {
 	Lease time.Time
 	// Memory is what a container that hibernates goes on with.
 	Memory Memory
+
+	// Network is what programs may reach, in package container's encoding; nil is nothing. It may hold secrets: it belongs into no log.
+	Network []byte
 }
 
 // Memory is the image of what programs had in memory. The zero value is none.

@@ -28,7 +28,12 @@ type Metrics struct {
 	sandboxStarts  *prometheus.CounterVec // outcome
 	sandboxLive    prometheus.Gauge
 	sandboxSeconds prometheus.Counter
+
+	egress *prometheus.CounterVec // outcome
 }
+
+// Egress counts a connection of a program to the network, by its outcome: ok, refused or failed.
+func (m *Metrics) Egress(outcome string) { m.egress.WithLabelValues(outcome).Inc() }
 
 // New makes the metrics of one process. version goes into lathe_build_info.
 func New(version string) *Metrics {
@@ -57,13 +62,16 @@ func New(version string) *Metrics {
 		}, []string{"outcome"}),
 		sandboxLive:    prometheus.NewGauge(prometheus.GaugeOpts{Name: "lathe_sandboxes_live", Help: "Sandboxes that exist now."}),
 		sandboxSeconds: prometheus.NewCounter(prometheus.CounterOpts{Name: "lathe_sandbox_seconds_total", Help: "Time that code ran."}),
+		egress: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "lathe_egress_requests_total", Help: "Requests and tunnels of programs to the network, by outcome.",
+		}, []string{"outcome"}),
 	}
 	build := prometheus.NewGauge(prometheus.GaugeOpts{
 		Name: "lathe_build_info", Help: "Always 1.", ConstLabels: prometheus.Labels{"version": version},
 	})
 	build.Set(1)
 	m.registry.MustRegister(m.requests, m.durations, m.inFlight, m.turns, m.rounds, m.hostedCalls, m.tokens,
-		m.sandboxStarts, m.sandboxLive, m.sandboxSeconds, build,
+		m.sandboxStarts, m.sandboxLive, m.sandboxSeconds, m.egress, build,
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return m
 }

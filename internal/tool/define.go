@@ -41,9 +41,9 @@ var definitions = []definition{
 			return "Runs Python code in a sandboxed interpreter and returns what it prints and the value of its last expression. " +
 				"Variables, imports and files are kept between calls. " + s.filesText(`In Python the folders are os.environ["INPUT_DIR"] and `+
 				`os.environ["OUTPUT_DIR"]. `) +
-				"Plots and images that the code displays, as with plt.show(), are shown to the user. There is no " +
-				"network access, so nothing can be downloaded or installed; the standard library is there, and usually numpy, pandas, scipy, " +
-				"matplotlib, openpyxl and pillow. " + s.timeText() + s.functionsText()
+				"Plots and images that the code displays, as with plt.show(), are shown to the user. " +
+				s.networkText("There is no network access, so nothing can be downloaded or installed") +
+				"; the standard library is there, and usually numpy, pandas, scipy, matplotlib, openpyxl and pillow. " + s.timeText() + s.functionsText()
 		},
 	},
 	{
@@ -53,7 +53,7 @@ var definitions = []definition{
 		describe: func(s *Set) string {
 			return "Runs a command with bash in a sandbox and returns what it prints and its exit status. Files are kept between calls; " +
 				"each call is a shell of its own. " + s.filesText("") +
-				"There is no network access and no terminal. Each call has a time limit and a memory limit."
+				s.networkText("There is no network access") + ". There is no terminal. Each call has a time limit and a memory limit."
 		},
 	},
 	{
@@ -100,6 +100,22 @@ func (s *Set) filesText(python string) string {
 		return inputText + outputDirText + python
 	}
 	return dataText + linkText
+}
+
+// maxReach caps the domains that a model is told.
+const maxReach = 30
+
+// networkText says what can be reached; none is the sentence for nothing. Neither has a full stop.
+func (s *Set) networkText(none string) string {
+	if len(s.reach) == 0 {
+		return none
+	}
+	list, more := s.reach, ""
+	if len(list) > maxReach {
+		list, more = list[:maxReach], fmt.Sprintf(" and %d others", len(list)-maxReach)
+	}
+	return "There is network access over HTTP and HTTPS to these domains only: " + strings.Join(list, ", ") + more +
+		"; programs find the proxy in their environment, and `pip install` works where a package index is among the domains"
 }
 
 func (s *Set) timeText() string {
@@ -170,6 +186,7 @@ type Set struct {
 	clients   map[string]turn.Tool
 	outputDir bool
 	cellTime  time.Duration
+	reach     []string // the domains that programs may reach
 }
 
 // NewSet names the hosted tools of h so that none has the name of one of the client's functions (DESIGN section 5 rule 11), and gives
@@ -207,6 +224,13 @@ func NewSet(h *turn.Hosted, clients []turn.Tool) (*Set, error) {
 		s.functions = functionsOf(clients)
 	}
 	return s, nil
+}
+
+// Reaching returns the set with what its tools' programs may reach.
+func (s *Set) Reaching(domains []string) *Set {
+	c := *s
+	c.reach = domains
+	return &c
 }
 
 // Tools are the hosted tools for the model, in the order of the request; those for which keep says false are left out.

@@ -24,6 +24,8 @@ type Workspaces interface {
 	// this project's. Errors are *turn.Error that name the field. The files are those of h.FileIDs in that order, with their upload's ID
 	// and the Path and Name under which Open will put them, so that the model can be told of them before anything is opened.
 	Check(ctx context.Context, h *turn.Hosted) ([]turn.File, error)
+	// Reach says which domains programs may reach in the container that Open will choose, none if there is no network.
+	Reach(ctx context.Context, h *turn.Hosted) []string
 	// Skills finds the skills that a turn has: those that the container of h was made with, then those that h names. An unknown one is a
 	// *turn.Error that names it. The caller releases them.
 	Skills(ctx context.Context, h *turn.Hosted) ([]Skill, error)

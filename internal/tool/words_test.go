@@ -136,6 +136,32 @@ func TestImageParts(t *testing.T) {
 	}
 }
 
+// What a model is told of the network is what is true for the container.
+func TestNetworkText(t *testing.T) {
+	s, err := NewSet(&turn.Hosted{Tools: []string{Python, Bash}}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	many := make([]string, maxReach+3)
+	for i := range many {
+		many[i] = fmt.Sprintf("d%d.example", i)
+	}
+	for _, tt := range []struct {
+		reach     []string
+		want, not string
+	}{
+		{nil, "There is no network access", "pip install"},
+		{[]string{"pypi.org", "*.example.com"}, "to these domains only: pypi.org, *.example.com; programs", "no network"},
+		{many, "d29.example and 3 others;", "d30.example"},
+	} {
+		for _, tl := range s.Reaching(tt.reach).Tools(func(string) bool { return true }) {
+			if !strings.Contains(tl.Description, tt.want) || strings.Contains(tl.Description, tt.not) {
+				t.Errorf("%s is told %q", tl.Name, tl.Description)
+			}
+		}
+	}
+}
+
 func TestSetRenamesOnCollision(t *testing.T) {
 	clients := []turn.Tool{{Name: "python"}, {Name: "lathe_python"}, {Name: "weather"}}
 	s, err := NewSet(&turn.Hosted{Tools: []string{Python, Bash, Python}}, clients)

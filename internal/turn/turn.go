@@ -138,6 +138,9 @@ type Hosted struct {
 	FileIDs []string
 	// MemoryLimit is in bytes for a container that is made for this request; 0 means the operator's default.
 	MemoryLimit int64
+	// Network is what programs may reach in a container that is made for this request; nil means what the operator allows. A container that
+	// is there must have been made with the same.
+	Network *Network `json:",omitempty"`
 	// Skills are put into the container beside those that it was made with.
 	Skills []SkillRef `json:",omitempty"`
 	// Preload puts the whole text of each skill into the prompt.

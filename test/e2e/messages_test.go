@@ -124,6 +124,12 @@ func TestMessagesCode(t *testing.T) {
 		if again = create(t, c, streamed, p); again.Container.ID != m.Container.ID {
 			t.Errorf("%s", again.RawJSON())
 		}
+		made := result.Content[0].FileID
+		_, err := c.Files.Delete(t.Context(), made, anthropic.FileDeleteParams{})
+		must(t, err)
+		if _, err := c.Files.GetMetadata(t.Context(), made, anthropic.FileGetMetadataParams{}); status(err) != http.StatusNotFound {
+			t.Errorf("a deleted file: %v", err)
+		}
 	})
 }
 

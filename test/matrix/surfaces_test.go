@@ -37,7 +37,7 @@ var chatSurface = surface{
 	},
 	read: func(t *testing.T, asked object, body []byte, stream bool) (heard, []any) {
 		var h heard
-		message := object{"role": "assistant", "content": nil}
+		var message object
 		var usage any
 		if stream {
 			message, usage = chatChunks(t, body, &h)

@@ -15,10 +15,10 @@ const context = 3
 const maxHunk = 1 << 20
 
 func (f *file) replace(from, to string) (r proto.EditResult, err error) {
-	switch {
-	case from == "":
+	switch from {
+	case "":
 		return r, invalid("old_str is empty: it must be the text that is to be replaced")
-	case from == to:
+	case to:
 		return r, invalid("old_str and new_str are the same: nothing would change")
 	}
 	old, err := f.readText()

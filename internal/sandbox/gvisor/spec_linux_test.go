@@ -84,7 +84,6 @@ func TestCheckSpec(t *testing.T) {
 		"long id":           {ID: strings.Repeat("a", 65)},
 		"id with a path":    {ID: "../x"},
 		"id with a blank":   {ID: "a b"},
-		"network":           {ID: "a", Limits: sandbox.Limits{Network: "host"}},
 		"relative target":   {ID: "a", Mounts: []sandbox.Mount{{Source: dir, Target: "mnt"}}},
 		"target above":      {ID: "a", Mounts: []sandbox.Mount{{Source: dir, Target: "/mnt/../etc"}}},
 		"root":              {ID: "a", Mounts: []sandbox.Mount{{Source: dir, Target: "/"}}},

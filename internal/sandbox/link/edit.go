@@ -3,6 +3,7 @@ package link
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -27,13 +28,11 @@ func (l *Link) edit(ctx context.Context, req request) (*sandbox.Result, error) {
 		}
 		return r, err
 	}
-	e, err := decodeEdit(out.String())
-	if err != nil {
+	var garbled error
+	if r.Edit, garbled = decodeEdit(out.String()); garbled != nil {
 		// A program of the same user can have done that to the editor: no failure of the sandbox.
-		r.Status, r.ExitCode, r.Error = sandbox.StatusError, 1, err.Error()
-		return r, nil
+		r.Status, r.ExitCode, r.Error = sandbox.StatusError, 1, garbled.Error()
 	}
-	r.Edit = e
 	return r, nil
 }
 
@@ -49,7 +48,7 @@ func decodeEdit(out string) (*sandbox.EditResult, error) {
 		bad = bad || n < 0
 	}
 	if bad {
-		return nil, fmt.Errorf("the editor's result cannot be")
+		return nil, errors.New("the editor's result cannot be")
 	}
 	return &sandbox.EditResult{
 		Error: e.Error, Message: clip(e.Message, 4<<10), FileType: e.FileType, Content: e.Content, MIME: e.MIME, Data: e.Data,

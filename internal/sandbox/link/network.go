@@ -29,11 +29,10 @@ type network struct {
 
 // Connect has the contract of sandbox.Sandbox.Connect. A guest that has not answered when ctx ends is given up, and the link with it.
 func (l *Link) Connect(ctx context.Context, n *sandbox.Network) error {
-	return l.change(ctx, func() error {
+	return l.change(ctx, func() error { //nolint:contextcheck // connections outlive the request that began the sandbox
 		if err := l.disconnect(); err != nil {
 			return err
 		}
-		//nolint:contextcheck // connections outlive the request that began the sandbox
 		serveCtx, cancel := context.WithCancel(context.Background())
 		net := &network{cancel: cancel, answer: make(chan error, 1), awaits: proto.Connected, env: maps.Clone(n.Env)}
 		net.mux = tunnel.New(l.sendStream, func(s *tunnel.Stream) {

@@ -11,25 +11,29 @@ import (
 type containers struct{ *Store }
 
 const containerColumns = "id, project, name, session, state, memory_limit, expire_after, named, created_at, last_active, owner, lease, " +
-	"memory_id, memory_bytes, memory_packed, memory_sha256, memory_at"
+	"memory_id, memory_bytes, memory_packed, memory_sha256, memory_at, network"
 
 func scanContainer(s scanner) (store.Container, error) {
 	var c store.Container
 	var expire, created, active, lease, written int64
+	var network string
 	err := s.Scan(&c.ID, &c.Project, &c.Name, &c.Session, &c.State, &c.MemoryLimit, &expire, &c.Named, &created, &active, &c.Owner, &lease,
-		&c.Memory.ID, &c.Memory.Bytes, &c.Memory.Packed, &c.Memory.SHA256, &written)
+		&c.Memory.ID, &c.Memory.Bytes, &c.Memory.Packed, &c.Memory.SHA256, &written, &network)
 	c.ExpireAfter = time.Duration(expire) * time.Microsecond
 	c.CreatedAt, c.LastActive = fromMicros(created), fromMicros(active)
 	c.Lease, c.Memory.CreatedAt = fromMicros(lease), fromMicros(written)
+	if network != "" {
+		c.Network = []byte(network)
+	}
 	return c, notFound(err)
 }
 
 func (t containers) Create(ctx context.Context, c store.Container) error {
 	_, err := t.write.ExecContext(ctx, "INSERT INTO containers ("+containerColumns+
-		") VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+		") VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
 		c.ID, c.Project, c.Name, c.Session, c.State, c.MemoryLimit, c.ExpireAfter.Microseconds(), c.Named,
 		micros(c.CreatedAt), micros(c.LastActive), c.Owner, micros(c.Lease),
-		c.Memory.ID, c.Memory.Bytes, c.Memory.Packed, c.Memory.SHA256, micros(c.Memory.CreatedAt))
+		c.Memory.ID, c.Memory.Bytes, c.Memory.Packed, c.Memory.SHA256, micros(c.Memory.CreatedAt), string(c.Network))
 	return constraint(err)
 }
 

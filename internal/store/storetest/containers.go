@@ -14,6 +14,7 @@ func testContainers(t *testing.T, s store.Store) {
 	ctx := t.Context()
 	c := container("cntr_1")
 	c.Name, c.Session, c.Named = "ü 'quoted' \"name\"", "", true
+	c.Network = []byte(`{"domains":["a.example"]}`)
 	check(t, s.Containers().Create(ctx, c))
 	got, err := s.Containers().Get(ctx, "p", "cntr_1")
 	check(t, err)

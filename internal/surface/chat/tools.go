@@ -73,14 +73,16 @@ func wanted(path string, c *oaichat.ToolContainer) (*oai.Container, error) {
 		return out, nil
 	}
 	out.Auto, out.Type, out.MemoryLimit, out.FileIDs = true, c.Auto.Type, c.Auto.MemoryLimit, slices.Clone(c.Auto.FileIDs)
-	if len(c.Auto.NetworkPolicy) > 0 {
+	if raw := c.Auto.NetworkPolicy; len(raw) > 0 && string(raw) != "null" {
 		var p struct {
-			Type string `json:"type"`
+			Type           string          `json:"type"`
+			AllowedDomains []string        `json:"allowed_domains"`
+			DomainSecrets  json.RawMessage `json:"domain_secrets"`
 		}
-		if json.Unmarshal(c.Auto.NetworkPolicy, &p) != nil {
+		if json.Unmarshal(raw, &p) != nil {
 			return nil, turn.Invalid(path+".container.network_policy", "network_policy must be an object with a type")
 		}
-		out.Network = p.Type
+		out.Network = &oai.NetworkPolicy{Type: p.Type, AllowedDomains: p.AllowedDomains, DomainSecrets: p.DomainSecrets}
 	}
 	return out, nil
 }

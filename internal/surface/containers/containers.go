@@ -84,14 +84,19 @@ type expiresAfter struct {
 	Minutes int64  `json:"minutes"`
 }
 
+// networkPolicy mirrors network_policy; secrets are only ever read.
 type networkPolicy struct {
-	Type string `json:"type"`
+	Type           string   `json:"type"`
+	AllowedDomains []string `json:"allowed_domains,omitempty"`
 }
 
-func encode(c store.Container) object {
+func (h *Handler) encode(c store.Container) object {
 	o := object{
 		ID: c.ID, Object: "container", CreatedAt: c.CreatedAt.Unix(), Name: c.Name, Status: container.Status(c),
 		LastActiveAt: c.LastActive.Unix(), MemoryLimit: memory(c.MemoryLimit), NetworkPolicy: networkPolicy{Type: "disabled"},
+	}
+	if domains := h.manager.Reaches(c); len(domains) > 0 {
+		o.NetworkPolicy = networkPolicy{Type: "allowlist", AllowedDomains: domains}
 	}
 	if c.ExpireAfter > 0 {
 		o.ExpiresAfter = &expiresAfter{Anchor: anchor, Minutes: int64(c.ExpireAfter / time.Minute)}
@@ -116,7 +121,7 @@ func (h *Handler) create(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	oai.WriteJSON(w, http.StatusOK, encode(c))
+	oai.WriteJSON(w, http.StatusOK, h.encode(c))
 	return nil
 }
 
@@ -145,6 +150,9 @@ func decode(w http.ResponseWriter, r *http.Request) (n container.NewContainer, e
 	if n.ExpireAfter, err = decodeExpiry(f); err != nil {
 		return n, err
 	}
+	if n.Network, err = decodeNetwork(f); err != nil {
+		return n, err
+	}
 	var skills json.RawMessage
 	if err := f.Read("skills", &skills, "an array"); err != nil {
 		return n, err
@@ -152,7 +160,7 @@ func decode(w http.ResponseWriter, r *http.Request) (n container.NewContainer, e
 	if n.Skills, err = oai.Skills("skills", skills); err != nil {
 		return n, err
 	}
-	return n, refuse(f)
+	return n, nil
 }
 
 func decodeName(f oai.Fields) (name string, err error) {
@@ -194,21 +202,28 @@ func decodeExpiry(f oai.Fields) (time.Duration, error) {
 	return time.Duration(minutes) * time.Minute, nil
 }
 
-// refuse names what this release cannot honour.
-func refuse(f oai.Fields) error {
+func decodeNetwork(f oai.Fields) (*turn.Network, error) {
+	if !f.Has("network_policy") {
+		return nil, nil
+	}
 	p, err := f.Object("network_policy", "type", "allowed_domains", "domain_secrets")
 	if err != nil {
-		return err
+		return nil, err
 	}
-	policy := "disabled"
-	if err := p.Read("type", &policy, "a string"); err != nil {
-		return err
+	var policy oai.NetworkPolicy
+	for _, field := range []struct {
+		name string
+		dst  any
+		want string
+	}{
+		{"type", &policy.Type, "a string"}, {"allowed_domains", &policy.AllowedDomains, "an array of domains"},
+		{"domain_secrets", &policy.DomainSecrets, "an array"},
+	} {
+		if err := p.Read(field.name, field.dst, field.want); err != nil {
+			return nil, err
+		}
 	}
-	if policy != "disabled" || p.Has("allowed_domains") || p.Has("domain_secrets") {
-		return turn.Unsupported("network_policy",
-			"network_policy %q is not supported: code runs without a network in this release; leave it out", policy)
-	}
-	return nil
+	return policy.Read("network_policy")
 }
 
 func (h *Handler) list(w http.ResponseWriter, r *http.Request) error {
@@ -223,7 +238,7 @@ func (h *Handler) list(w http.ResponseWriter, r *http.Request) error {
 	}
 	out := make([]object, len(rows))
 	for i, c := range rows {
-		out[i] = encode(c)
+		out[i] = h.encode(c)
 	}
 	oai.WriteJSON(w, http.StatusOK, oai.NewList(out, more, func(o object) string { return o.ID }))
 	return nil
@@ -239,7 +254,7 @@ func (h *Handler) get(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	oai.WriteJSON(w, http.StatusOK, encode(c))
+	oai.WriteJSON(w, http.StatusOK, h.encode(c))
 	return nil
 }
 

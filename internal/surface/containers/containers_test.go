@@ -15,10 +15,13 @@ import (
 
 	"github.com/openai/openai-go/v3"
 	"github.com/openai/openai-go/v3/option"
+	"github.com/openai/openai-go/v3/responses"
 
 	"github.com/lathe-gateway/lathe/internal/auth"
 	"github.com/lathe-gateway/lathe/internal/blob"
 	"github.com/lathe-gateway/lathe/internal/container"
+	"github.com/lathe-gateway/lathe/internal/egress"
+	"github.com/lathe-gateway/lathe/internal/egress/rule"
 	"github.com/lathe-gateway/lathe/internal/sandbox"
 	"github.com/lathe-gateway/lathe/internal/sandbox/fake"
 	"github.com/lathe-gateway/lathe/internal/store"
@@ -37,7 +40,9 @@ type site struct {
 	store   store.Store
 }
 
-func newSite(t *testing.T) *site {
+func newSite(t *testing.T) *site { return newSiteWith(t, nil) }
+
+func newSiteWith(t *testing.T, way *egress.Proxy) *site {
 	t.Helper()
 	dir := t.TempDir()
 	db, err := sqlite.Open(t.Context(), filepath.Join(dir, "lathe.db"))
@@ -50,7 +55,7 @@ func newSite(t *testing.T) *site {
 	limits.Disk = 64 << 20
 	m, err := container.New(container.Config{
 		Store: db, Blobs: blobs, Backend: backend, Dir: filepath.Join(dir, "containers"), Limits: limits, Reserve: -1, MaxFile: 4 << 20,
-		Projects: map[string]container.ProjectLimits{"small": {Files: 1}},
+		Egress: way, Projects: map[string]container.ProjectLimits{"small": {Files: 1}},
 	})
 	must(t, err)
 	t.Cleanup(func() { must(t, m.Close()); must(t, backend.Close()) })
@@ -499,4 +504,42 @@ func TestFilesWithTheSDK(t *testing.T) {
 	theirs := s.client("q")
 	_, err = theirs.Files.Content(ctx, forever.ID)
 	wantError(t, "another project's", err, 404, "No such File object: "+forever.ID, "", "")
+}
+
+// What a container may reach, as the official client asks for it and reads it.
+func TestNetworkPolicy(t *testing.T) {
+	way, err := egress.New(egress.Config{Rules: rule.List{Allow: []rule.Domain{{Name: "pypi.org"}, {Name: "example.com", Wild: true}}}})
+	must(t, err)
+	t.Cleanup(func() { must(t, way.Close()) })
+	s := newSiteWith(t, way)
+	client := openai.NewClient(option.WithBaseURL(s.url+"/v1"), option.WithAPIKey("p"), option.WithMaxRetries(0))
+	made, err := client.Containers.New(t.Context(), openai.ContainerNewParams{
+		Name: "x", NetworkPolicy: openai.ContainerNewParamsNetworkPolicyUnion{OfAllowlist: &responses.ContainerNetworkPolicyAllowlistParam{
+			AllowedDomains: []string{"pypi.org", "a.example.com"},
+			DomainSecrets:  []responses.ContainerNetworkPolicyDomainSecretParam{{Domain: "pypi.org", Name: "TOKEN", Value: "sesame"}},
+		}},
+	})
+	must(t, err)
+	if got := strings.Join(made.NetworkPolicy.AllowedDomains, " "); made.NetworkPolicy.Type != "allowlist" || got != "a.example.com pypi.org" {
+		t.Errorf("made with %+v", made.NetworkPolicy)
+	}
+	got, err := client.Containers.Get(t.Context(), made.ID)
+	must(t, err)
+	if got.NetworkPolicy.Type != "allowlist" || len(got.NetworkPolicy.AllowedDomains) != 2 || strings.Contains(got.RawJSON()+made.RawJSON(), "sesame") {
+		t.Errorf("read as %s", got.RawJSON())
+	}
+	for body, want := range map[string]string{
+		`{"name":"x"}`: `"network_policy":{"type":"allowlist","allowed_domains":["pypi.org","*.example.com"]}`,
+		`{"name":"x","network_policy":{"type":"disabled"}}`:                                                                                                           `"network_policy":{"type":"disabled"}`,
+		`{"name":"x","network_policy":{"type":"allowlist"}}`:                                                                                                          `"param":"network_policy.allowed_domains"`,
+		`{"name":"x","network_policy":{"type":"some"}}`:                                                                                                               `"param":"network_policy.type"`,
+		`{"name":"x","network_policy":{"type":"disabled","x":1}}`:                                                                                                     `"param":"network_policy.x"`,
+		`{"name":"x","network_policy":{"type":"allowlist","allowed_domains":["pypi.org","evil.example"]}}`:                                                            `"param":"network_policy.allowed_domains[1]"`,
+		`{"name":"x","network_policy":{"type":"allowlist","allowed_domains":["pypi.org"],"domain_secrets":[{"domain":"pypi.org","name":"N"}]}}`:                       `"param":"network_policy.domain_secrets[0].value"`,
+		`{"name":"x","network_policy":{"type":"allowlist","allowed_domains":["pypi.org"],"domain_secrets":[{"domain":"a.example.com","name":"N","value":"sesame"}]}}`: `the domain \"a.example.com\" is not among the allowed_domains`,
+	} {
+		if code, got := s.post("p", "/v1/containers", "application/json", body); !strings.Contains(got, want) || strings.Contains(got, "sesame") {
+			t.Errorf("%s: %d %s", body, code, got)
+		}
+	}
 }

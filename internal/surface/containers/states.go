@@ -46,7 +46,7 @@ func (h *Handler) fork(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	oai.WriteJSON(w, http.StatusOK, encode(c))
+	oai.WriteJSON(w, http.StatusOK, h.encode(c))
 	return nil
 }
 
@@ -93,7 +93,7 @@ func (h *Handler) restoreCheckpoint(w http.ResponseWriter, r *http.Request) erro
 	if err != nil {
 		return err
 	}
-	oai.WriteJSON(w, http.StatusOK, encode(c))
+	oai.WriteJSON(w, http.StatusOK, h.encode(c))
 	return nil
 }
 

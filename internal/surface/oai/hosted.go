@@ -1,6 +1,7 @@
 package oai
 
 import (
+	"encoding/json"
 	"slices"
 	"strings"
 
@@ -15,10 +16,64 @@ const maxFileIDs = 50
 // Container is what a code_interpreter tool says of its container (wire/openai.md 1.2): an id, or the object {"type": "auto"}.
 type Container struct {
 	ID string
-	// Auto says that the object came; the rest is of it. Network is network_policy.type.
-	Auto                       bool
-	Type, MemoryLimit, Network string
-	FileIDs                    []string
+	// Auto says that the object came; the rest is of it.
+	Auto              bool
+	Type, MemoryLimit string
+	FileIDs           []string
+	Network           *NetworkPolicy
+}
+
+// NetworkPolicy mirrors network_policy of containers (wire/openai.md 1.2): disabled, or allowlist with at least one domain.
+type NetworkPolicy struct {
+	Type           string
+	AllowedDomains []string
+	DomainSecrets  json.RawMessage
+}
+
+// Read is the canonical form of a policy; nil is nothing said. path is that of network_policy. What the operator allows is not known here.
+func (p *NetworkPolicy) Read(path string) (*turn.Network, error) {
+	if p == nil {
+		return nil, nil
+	}
+	hasSecrets := len(p.DomainSecrets) > 0 && string(p.DomainSecrets) != "null"
+	switch {
+	case p.Type == "":
+		return nil, Missing(path + ".type")
+	case p.Type != "allowlist" && p.Type != "disabled":
+		return nil, turn.Invalid(path+".type", "%s.type must be allowlist or disabled, got %q", path, p.Type)
+	case p.Type == "disabled" && (len(p.AllowedDomains) > 0 || hasSecrets):
+		return nil, turn.Invalid(path+".type", "a disabled network_policy has neither allowed_domains nor domain_secrets; use allowlist")
+	case p.Type == "disabled":
+		return &turn.Network{Disabled: true}, nil
+	case len(p.AllowedDomains) == 0:
+		return nil, Missing(path + ".allowed_domains")
+	}
+	n := &turn.Network{Domains: p.AllowedDomains}
+	if !hasSecrets {
+		return n, nil
+	}
+	var secrets []json.RawMessage
+	if json.Unmarshal(p.DomainSecrets, &secrets) != nil {
+		return nil, turn.Invalid(path+".domain_secrets", "%s.domain_secrets must be an array", path)
+	}
+	for i, raw := range secrets {
+		at := At(path+".domain_secrets", i)
+		f, err := fields(at, raw, []string{"domain", "name", "value"})
+		if err != nil {
+			return nil, err
+		}
+		var s turn.DomainSecret
+		for name, dst := range map[string]any{"domain": &s.Domain, "name": &s.Name, "value": &s.Value} {
+			if !f.Has(name) {
+				return nil, Missing(at + "." + name)
+			}
+			if err := f.Read(name, dst, "a string"); err != nil {
+				return nil, err
+			}
+		}
+		n.Secrets = append(n.Secrets, s)
+	}
+	return n, nil
 }
 
 // Hosted makes the part of a turn.Request that a code_interpreter tool asks for. path is that of the tool. Nil is a tool that says nothing
@@ -42,9 +97,9 @@ func (c *Container) Hosted(path string) (*turn.Hosted, error) {
 		return nil, turn.Invalid(path+".file_ids", "file_ids may name at most %d files, got %d", maxFileIDs, len(c.FileIDs))
 	}
 	h.FileIDs = c.FileIDs
-	if c.Network != "" && c.Network != "disabled" {
-		return nil, turn.Unsupported(path+".network_policy.type",
-			"network_policy %q is not supported: code runs without a network in this release; leave it out", c.Network)
+	var err error
+	if h.Network, err = c.Network.Read(path + ".network_policy"); err != nil {
+		return nil, err
 	}
 	limit, ok := memoryLimits[c.MemoryLimit]
 	if !ok {

@@ -49,8 +49,8 @@ func (d *decoder) codeInterpreter(path string, t *oairesponses.CodeInterpreterTo
 	c := &oai.Container{ID: t.Container.ID}
 	if auto := t.Container.Auto; auto != nil {
 		c.Auto, c.Type, c.MemoryLimit, c.FileIDs = true, auto.Type, auto.MemoryLimit, auto.FileIDs
-		if auto.NetworkPolicy != nil {
-			c.Network = auto.NetworkPolicy.Type
+		if p := auto.NetworkPolicy; p != nil {
+			c.Network = &oai.NetworkPolicy{Type: p.Type, AllowedDomains: p.AllowedDomains, DomainSecrets: p.DomainSecrets}
 		}
 	}
 	h, err := c.Hosted(path)
