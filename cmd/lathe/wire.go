@@ -273,7 +273,7 @@ func newBackend(cfg *config.Config, state string, log *slog.Logger) (sandbox.Bac
 	if err != nil {
 		return nil, err
 	}
-	own := gvisor.Config{Runsc: runscPath(cfg), StateDir: state, Guest: guest, Logger: log}
+	own := gvisor.Config{Runsc: runscPath(cfg), StateDir: state, Guest: guest, Logger: log, Spares: min(cfg.Sandbox.Pool, 1)}
 	switch img, err := findImage(cfg); {
 	case err == nil:
 		own.Image = img.Dir

@@ -70,7 +70,7 @@ const (
 // Proxy serves the Gates of all containers. It is safe for concurrent use.
 type Proxy struct {
 	cfg   Config
-	roots string // PEM, for images without any
+	roots string // this machine's, in PEM
 	dials chan struct{}
 
 	// outer speaks with programs, inner reads what they say on a connection that they think leads to the server itself.

@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -89,23 +90,38 @@ func (n *network) writeBundle(c proto.ConnectCall) (string, error) {
 		}
 		n.dir = dir
 	}
-	roots := c.Roots
+	var image string
 	for _, path := range systemRoots {
 		if data, err := os.ReadFile(path); err == nil && len(data) > 0 {
-			roots = string(data)
+			image = string(data)
 			break
 		}
 	}
 	path := filepath.Join(n.dir, "ca-certificates.crt")
 	err := errors.Join(
 		os.Chmod(n.dir, 0o755),
-		os.WriteFile(path+".new", []byte(roots+"\n"+c.Trust), 0o644),
+		os.WriteFile(path+".new", []byte(certificates(image, c.Roots, c.Trust)), 0o644),
 		os.Rename(path+".new", path),
 	)
 	if err != nil {
 		return "", fmt.Errorf("the file of certificates: %w", err)
 	}
 	return path, nil
+}
+
+// certificates puts files of certificates in PEM together, each certificate once: an image and its host mostly trust the same.
+func certificates(files ...string) string {
+	var out strings.Builder
+	seen := map[string]bool{}
+	for _, file := range files {
+		for block := range strings.SplitAfterSeq(file, "-----END CERTIFICATE-----") {
+			if block = strings.TrimSpace(block); block != "" && !seen[block] {
+				seen[block] = true
+				out.WriteString(block + "\n")
+			}
+		}
+	}
+	return out.String()
 }
 
 // disconnect resets all connections and listens no more. When it returns nothing of a stream will be sent.

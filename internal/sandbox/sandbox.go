@@ -121,7 +121,8 @@ type Network struct {
 	// Serve answers one connection of a program as an HTTP proxy and closes it. ctx ends when the sandbox or its network does. It is
 	// called for at most 256 connections at a time.
 	Serve func(ctx context.Context, conn net.Conn)
-	// Trust are certificates in PEM that programs trust beside those of the image; Roots those that they get where the image has none.
+	// Roots are the certificates in PEM that this machine trusts, Trust those that were made for the sandbox. Programs trust both beside those
+	// of the image.
 	Roots, Trust string
 	// Env is added to the environment of calls; what the call and the Spec say counts before it.
 	Env map[string]string

@@ -228,7 +228,7 @@ type RenewCall struct {
 
 // ConnectCall is the payload of Connect.
 type ConnectCall struct {
-	// Roots are certificates in PEM that programs may trust where the image brings none, Trust those that they trust in any case.
+	// Roots are the certificates in PEM that the host trusts, Trust those that were made for this sandbox. Programs trust both beside the image's.
 	Roots string `json:"roots,omitempty"`
 	Trust string `json:"trust,omitempty"`
 }

@@ -26,6 +26,7 @@ type Backend struct {
 	uid     int
 	guest   string // digest of Config.Guest
 	late    bool   // this process can mount; see tree
+	spares  *spares
 
 	preparing sync.Mutex
 
@@ -54,6 +55,7 @@ func New(cfg Config) (*Backend, error) {
 		return nil, fmt.Errorf("gvisor: %w", err)
 	}
 	b := &Backend{cfg: cfg, layout: newLayout(state), uid: os.Geteuid(), guest: digest(cfg.Guest), boxes: map[string]*box{}, roots: map[string]*rootfs{}, sound: map[string]string{}}
+	b.spares = newSpares(b, cfg.Spares)
 	b.cgroups = detectCgroups("/sys/fs/cgroup", b.layout.cgroup, b.uid)
 	if err := b.prepare(); err != nil {
 		return nil, err
@@ -93,7 +95,7 @@ func (b *Backend) Start(ctx context.Context, spec sandbox.Spec) (sandbox.Sandbox
 	if err != nil {
 		return nil, err
 	}
-	return b.open(ctx, spec, func() (*box, error) {
+	return b.open(ctx, root, spec, mark, func() (*box, error) {
 		x, err := b.fromPrepared(ctx, root, spec, mark)
 		if x != nil || err != nil {
 			return x, err
@@ -104,7 +106,7 @@ func (b *Backend) Start(ctx context.Context, spec sandbox.Spec) (sandbox.Sandbox
 
 // cold starts a sandbox from nothing but its image.
 func (b *Backend) cold(ctx context.Context, root *rootfs, spec sandbox.Spec, mark imageMark) (*box, error) {
-	v, err := b.newVessel(ctx, spec.ID, root, spec)
+	v, err := b.vessel(ctx, root, spec, mark)
 	if err != nil {
 		return nil, err
 	}
@@ -137,8 +139,8 @@ func (b *Backend) admit(spec sandbox.Spec) (*rootfs, error) {
 	return root, nil
 }
 
-// open makes a sandbox under spec's ID and sees to what else that takes.
-func (b *Backend) open(ctx context.Context, spec sandbox.Spec, create func() (*box, error)) (sandbox.Sandbox, error) {
+// open makes a sandbox under spec's ID and sees to what else that takes, and to what the next one will.
+func (b *Backend) open(ctx context.Context, root *rootfs, spec sandbox.Spec, mark imageMark, create func() (*box, error)) (sandbox.Sandbox, error) {
 	if err := b.reserve(spec.ID); err != nil {
 		return nil, err
 	}
@@ -153,6 +155,7 @@ func (b *Backend) open(ctx context.Context, spec sandbox.Spec, create func() (*b
 	if b.isClosed() {
 		return nil, errors.Join(errClosed, x.Close())
 	}
+	b.spares.fill(spareKey(root, mark, spec.Limits), root, spec)
 	return x, nil
 }
 
@@ -225,6 +228,7 @@ func (b *Backend) Close() error {
 		wg.Go(func() { errs[i] = x.Close() })
 	}
 	wg.Wait()
+	b.spares.close()
 	ctx, cancel := context.WithTimeout(context.Background(), cleanupTime)
 	defer cancel()
 	errs[len(boxes)] = b.Reconcile(ctx)

@@ -46,7 +46,7 @@ func TestHostile(t *testing.T) {
 
 func TestDurable(t *testing.T) {
 	dir := anyRoot(t)
-	sandboxtest.Durable(t, func(t *testing.T) sandbox.Backend { return newBackend(t, dir) })
+	sandboxtest.Durable(t, func(t *testing.T) sandbox.Backend { return openWith(t, t.TempDir(), gvisor.Config{Image: dir, Spares: 1}) })
 }
 
 // TestHostileOnHost tries what depends on the root file system with the host's Python too.
@@ -102,7 +102,13 @@ func newBackend(t *testing.T, dir string) *gvisor.Backend {
 
 func openBackend(t *testing.T, dir, state string) *gvisor.Backend {
 	t.Helper()
-	b, err := gvisor.New(gvisor.Config{Runsc: findRunsc(t), Image: dir, StateDir: state, Guest: buildGuest(t)})
+	return openWith(t, state, gvisor.Config{Image: dir})
+}
+
+func openWith(t *testing.T, state string, cfg gvisor.Config) *gvisor.Backend {
+	t.Helper()
+	cfg.Runsc, cfg.StateDir, cfg.Guest = findRunsc(t), state, buildGuest(t)
+	b, err := gvisor.New(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -329,7 +329,7 @@ func (b *Backend) Restore(ctx context.Context, spec sandbox.Spec, dir string) (s
 	if limit := spec.Limits.Memory; limit > 0 && m.size() > limit {
 		return nil, fmt.Errorf("gvisor: the memory image holds %d bytes, more than the limit of %d", m.size(), limit)
 	}
-	return b.open(ctx, spec, func() (*box, error) { return b.resume(ctx, root, spec, m, link.Renewal{}) })
+	return b.open(ctx, root, spec, mark, func() (*box, error) { return b.resume(ctx, root, spec, m, link.Renewal{}) })
 }
 
 // resume makes a sandbox that goes on with m.
@@ -345,7 +345,7 @@ func (b *Backend) resume(ctx context.Context, root *rootfs, spec sandbox.Spec, m
 	if err := errors.Join(m.verify(ctx, stateFile), m.verify(ctx, metaFile)); err != nil {
 		return nil, err
 	}
-	v, err := b.newVessel(ctx, spec.ID, root, spec)
+	v, err := b.vessel(ctx, root, spec, m.manifest.imageMark)
 	if err != nil {
 		return nil, err
 	}

@@ -141,15 +141,15 @@ func (b *Backend) prepareIn(ctx context.Context, root *rootfs, mark imageMark, d
 	_, _ = rand.Read(id[:]) // it never fails
 	spec := sandbox.Spec{ID: fmt.Sprintf("prepare-%x", id), Limits: sandbox.Defaults()}
 	spec.Limits.CPUs = 0 // as fast as it can
-	sb, err := b.open(ctx, spec, func() (*box, error) { return b.cold(ctx, root, spec, mark) })
-	if err != nil {
+	if err := b.reserve(spec.ID); err != nil {
 		return err
 	}
-	defer sb.Close()
-	x, ok := sb.(*box)
-	if !ok {
-		return fmt.Errorf("gvisor: %T is no sandbox of this backend", sb)
+	x, err := b.cold(ctx, root, spec, mark)
+	if err != nil {
+		b.release(spec.ID)
+		return err
 	}
+	defer x.Close()
 	began := time.Now()
 	r, err := x.link.Warm(ctx, modules...)
 	switch {

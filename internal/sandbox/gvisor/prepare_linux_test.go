@@ -20,7 +20,7 @@ import (
 // prepared is newBackend with a prepared image.
 func prepared(t *testing.T, dir string) *gvisor.Backend {
 	t.Helper()
-	b := newBackend(t, dir)
+	b := openWith(t, t.TempDir(), gvisor.Config{Image: dir, Spares: 1})
 	if err := b.Prepare(t.Context(), ""); err != nil {
 		t.Fatal(err)
 	}
