@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strings"
+	"time"
 )
 
 // maxBoxes caps the containers; there are then still more of them than places for sandboxes.
@@ -42,6 +43,12 @@ func (s *soak) step(kind string) error {
 	}
 	b := s.pick()
 	s.tell("  in %s (%s, %d worlds)", b.name, b.state, len(b.worlds))
+	if kind == "kill during burst" {
+		if err := s.all(s.boxes...); err != nil {
+			return err
+		}
+		return s.killed(s.burst()...)
+	}
 	killed := false
 	if during, ok := strings.CutPrefix(kind, "kill during "); ok {
 		kind, killed = during, true
@@ -52,7 +59,7 @@ func (s *soak) step(kind string) error {
 		}
 	}
 	if fn, ok := map[string]func() error{
-		"burst": func() error { return s.burst() }, "crash": func() error { return s.crash(b) }, "full": func() error { return s.full(b) },
+		"burst": func() error { return s.together(s.burst()) }, "crash": func() error { return s.crash(b) }, "full": func() error { return s.full(b) },
 		"bomb": func() error { return s.bomb(b) }, "kill": s.kill, "restart": s.again,
 	}[kind]; ok {
 		if err := fn(); err != nil {
@@ -114,13 +121,23 @@ func (s *soak) draw(kind string, b *box) (op operation, settled []*box, err erro
 	return op, settled, nil
 }
 
-// kill kills the gateway while no request is on its way.
+// kill kills the gateway while no request is on its way, and perhaps the next one while it starts.
 func (s *soak) kill() error {
 	if err := s.look(); err != nil {
 		return err
 	}
 	if err := s.g.kill(); err != nil {
 		return err
+	}
+	if s.rng.IntN(2) == 0 {
+		g, _, err := s.launch()
+		if err != nil {
+			return err
+		}
+		time.Sleep(s.moment()) // any moment of its start
+		if err := g.kill(); err != nil {
+			return err
+		}
 	}
 	return s.restart(nil, true)
 }

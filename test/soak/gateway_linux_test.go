@@ -66,7 +66,7 @@ func (p place) open() (*container.Manager, func() error, error) {
 	}
 	cfg := container.Config{
 		Store: db, Blobs: blobs, Backend: backend, Dir: p.containers(), Limits: sandbox.Defaults(), Reserve: -1, MaxLive: maxLive,
-		IdleAfter: time.Hour, MaxFile: maxFile, SlotWait: 2 * time.Minute, DrainTime: time.Minute, Logger: log,
+		Pool: 1, PoolMax: 1, IdleAfter: time.Hour, MaxFile: maxFile, SlotWait: 2 * time.Minute, DrainTime: time.Minute, Logger: log,
 	}
 	cfg.Limits.Memory, cfg.Limits.Disk = memoryLimit, diskLimit
 	m, err := container.New(cfg)
@@ -127,6 +127,7 @@ func serve(spec string) error {
 		defer mu.Unlock()
 		_ = say.Encode(a) // the test has gone: then the input ends too
 	}
+	m.StartPool()
 	reply(answer{})
 	var wg sync.WaitGroup
 	lines := bufio.NewScanner(os.Stdin)

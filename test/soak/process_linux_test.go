@@ -35,33 +35,42 @@ type process struct {
 
 // start starts a gateway and waits until it has reconciled.
 func (p place) start() (*process, error) {
-	spec, err := json.Marshal(p)
+	g, ready, err := p.launch()
 	if err != nil {
 		return nil, err
 	}
-	self, err := os.Executable()
-	if err != nil {
-		return nil, err
-	}
-	g := &process{cmd: exec.Command(self), ended: make(chan struct{}), waits: map[int]chan answer{}}
-	g.cmd.Env = append(os.Environ(), gatewayEnv+"="+string(spec))
-	g.cmd.Stderr = &g.err
-	if g.in, err = g.cmd.StdinPipe(); err != nil {
-		return nil, err
-	}
-	out, err := g.cmd.StdoutPipe()
-	if err != nil {
-		return nil, err
-	}
-	ready := g.wait(0)
-	if err := g.cmd.Start(); err != nil {
-		return nil, err
-	}
-	go g.read(out)
 	if _, err := g.await(ready); err != nil {
 		return nil, errors.Join(err, g.kill())
 	}
 	return g, nil
+}
+
+// launch starts a gateway, which gives an answer when it has reconciled.
+func (p place) launch() (g *process, ready chan answer, err error) {
+	spec, err := json.Marshal(p)
+	if err != nil {
+		return nil, nil, err
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return nil, nil, err
+	}
+	g = &process{cmd: exec.Command(self), ended: make(chan struct{}), waits: map[int]chan answer{}}
+	g.cmd.Env = append(os.Environ(), gatewayEnv+"="+string(spec))
+	g.cmd.Stderr = &g.err
+	if g.in, err = g.cmd.StdinPipe(); err != nil {
+		return nil, nil, err
+	}
+	out, err := g.cmd.StdoutPipe()
+	if err != nil {
+		return nil, nil, err
+	}
+	ready = g.wait(0)
+	if err := g.cmd.Start(); err != nil {
+		return nil, nil, err
+	}
+	go g.read(out)
+	return g, ready, nil
 }
 
 func (g *process) wait(id int) chan answer {

@@ -155,7 +155,7 @@ func (s *soak) finish() error {
 
 // cards is how often each kind of step comes in a hundred.
 var cards = map[string]int{
-	"run": 20, "burst": 8, "put": 6, "unlink": 6, "hibernate": 8, "fork": 6, "checkpoint": 6, "rewind": 6, "create": 4, "delete": 4,
+	"run": 16, "burst": 6, "put": 6, "unlink": 6, "hibernate": 8, "fork": 6, "checkpoint": 6, "rewind": 6, "create": 4, "delete": 4,
 	"kill": 4, "kill during run": 4, "kill during put": 2, "kill during hibernate": 2, "kill during fork": 2, "kill during checkpoint": 2,
-	"kill during rewind": 2, "restart": 2, "crash": 4, "full": 2, "bomb": 2,
+	"kill during rewind": 2, "kill during burst": 2, "kill during delete": 2, "restart": 2, "crash": 4, "full": 2, "bomb": 2,
 }

@@ -201,11 +201,12 @@ func (s *soak) unlink(b *box) (operation, bool) {
 	if len(ids) == 0 {
 		return operation{}, false
 	}
-	id := ids[s.rng.IntN(len(ids))]
-	name := ""
-	for _, v := range s.seen {
-		if v.ID == b.id {
-			name = b.newestOf(v, id)
+	id, name := "", ""
+	i := slices.IndexFunc(s.seen, func(v survey) bool { return v.ID == b.id })
+	for range 4 { // rather one that is the newest of a file
+		id = ids[s.rng.IntN(len(ids))]
+		if name = b.newestOf(s.seen[i], id); name != "" {
+			break
 		}
 	}
 	v := b.versions[id]

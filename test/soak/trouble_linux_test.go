@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/lathe-gateway/lathe/internal/store"
@@ -13,9 +12,9 @@ import (
 	"github.com/lathe-gateway/lathe/internal/turn"
 )
 
-// restart starts a gateway after the last one was killed, and works out what must have become of each container. busy is the one that a
-// request was for whose answer never came.
-func (s *soak) restart(busy *box, killed bool) error {
+// restart starts a gateway after the last one was killed, and works out what must have become of each container. busy are those that
+// requests were for when it was killed.
+func (s *soak) restart(busy []*box, killed bool) error {
 	var err error
 	if s.g, err = s.start(); err != nil {
 		return fmt.Errorf("restart: %w", err)
@@ -30,7 +29,7 @@ func (s *soak) restart(busy *box, killed bool) error {
 	for _, b := range s.boxes {
 		switch {
 		case b.state == store.StateHibernated: // its memory is there: it is resumed, or the next call fails the test
-		case b == busy || busy != nil && was[b] == store.StateLive: // its place may have been taken
+		case slices.Contains(busy, b) || len(busy) > 0 && was[b] == store.StateLive: // its place may have been taken
 			b.forget(false)
 		case killed && was[b] != store.StateHibernated:
 			b.forget(false)
@@ -40,76 +39,81 @@ func (s *soak) restart(busy *box, killed bool) error {
 		if b.state == store.StateLive {
 			return fmt.Errorf("container %s is live in a gateway that has just started", b.id)
 		}
-		if killed && busy == nil && was[b] == store.StateLive && b.state == store.StateHibernated {
+		if killed && len(busy) == 0 && was[b] == store.StateLive && b.state == store.StateHibernated {
 			return fmt.Errorf("container %s was live in the gateway that was killed, and has a memory now", b.id)
 		}
 	}
 	return nil
 }
 
-// killed sends a request and kills the gateway while it works on it, or just after.
-func (s *soak) killed(op operation) error {
+// moment draws how long a kill waits: most often very short.
+func (s *soak) moment() time.Duration {
 	delay := time.Duration(1<<s.rng.IntN(10)) * time.Millisecond
 	if s.rng.IntN(2) == 0 {
 		delay = time.Duration(s.rng.IntN(int(delay)) + 1)
 	}
-	ch := s.g.send(op.request)
-	var a answer
-	answered := false
+	return delay
+}
+
+// killed sends requests, each for another container, and kills the gateway while it works on them, or just after.
+func (s *soak) killed(ops ...operation) error {
+	waits := make([]chan answer, len(ops))
+	for i, op := range ops {
+		waits[i] = s.g.send(op.request)
+	}
+	delay := s.moment()
 	select {
-	case a = <-ch:
-		answered = true
+	case a := <-waits[0]:
+		waits[0] <- a // for below
 	case <-time.After(delay):
 	}
 	if err := s.g.kill(); err != nil {
 		return err
 	}
-	if !answered {
+	var busy []*box
+	for i, op := range ops {
 		select {
-		case a = <-ch:
-			answered = true
+		case a := <-waits[i]:
+			s.tell("  killed after %s, when %s was answered", delay, op.Op)
+			if a.Error != "" {
+				return fmt.Errorf("%s: %s", op.Op, a.Error)
+			}
+			if err := op.done(a); err != nil {
+				return err
+			}
 		default:
+			s.tell("  killed after %s, before %s was answered", delay, op.Op)
+			op.maybe()
 		}
-	}
-	s.tell("  killed after %s, answered: %v", delay, answered)
-	switch {
-	case answered && a.Error != "":
-		return fmt.Errorf("%s: %s", op.Op, a.Error)
-	case answered:
-		if err := op.done(a); err != nil {
-			return err
-		}
-	default:
-		op.maybe()
-	}
-	busy := op.box
-	if busy == nil {
-		busy = &box{} // of no container
+		busy = append(busy, op.box)
 	}
 	return s.restart(busy, true)
 }
 
-// burst runs programs in all containers at once; there are more of them than places.
-func (s *soak) burst() error {
+// burst is programs for all containers at once; there are more of them than places.
+func (s *soak) burst() []operation {
 	var ops []operation
-	var waits []chan answer
 	for _, b := range s.boxes {
-		op := s.run(b, s.write(b))
-		ops, waits = append(ops, op), append(waits, s.g.send(op.request))
+		ops = append(ops, s.run(b, s.write(b)))
 	}
-	answers, errs := make([]answer, len(ops)), make([]error, len(ops))
-	var wg sync.WaitGroup
-	for i, ch := range waits {
-		wg.Go(func() { answers[i], errs[i] = s.g.await(ch) })
-	}
-	wg.Wait()
+	return ops
+}
+
+func (s *soak) together(ops []operation) error {
+	waits := make([]chan answer, len(ops))
 	for i, op := range ops {
-		if errs[i] == nil && answers[i].Error != "" {
-			errs[i] = errors.New(answers[i].Error)
+		waits[i] = s.g.send(op.request)
+	}
+	var errs []error
+	for i, op := range ops {
+		a, err := s.g.await(waits[i])
+		if err == nil && a.Error != "" {
+			err = errors.New(a.Error)
 		}
-		if errs[i] == nil {
-			errs[i] = op.done(answers[i])
+		if err == nil {
+			err = op.done(a)
 		}
+		errs = append(errs, err)
 	}
 	if err := errors.Join(errs...); err != nil {
 		return err
