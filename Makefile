@@ -7,6 +7,8 @@ VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo deve
 LDFLAGS := -s -w -X main.version=$(VERSION)
 GUEST   := internal/guest/embedded/bin/lathe-guest
 PKG     ?= ./...
+SEED    ?= 0
+STEPS   ?= 300
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -43,6 +45,9 @@ test: ## install what the tests need, build, and run all of them
 	$(GO) vet ./...
 	$(GO) test -race -shuffle=on -timeout 20m $(PKG)
 
+soak: build ## 300 random steps in containers, held against a model (SEED=n repeats one, STEPS=n makes more)
+	$(GO) test -count=1 -timeout 2h -run TestSoak -v ./test/soak -seed=$(SEED) -steps=$(STEPS)
+
 demo: ## build, start lathe with the demo model, and let it compute and plot
 	@scripts/demo.sh
 
@@ -66,4 +71,4 @@ clean: ## remove what was built (not images, not data)
 	rm -rf bin dist $(dir $(GUEST))lathe-guest runsc/filters_linux_*.go
 
 FORCE:
-.PHONY: help build guest image test demo bench lint fmt cross clean FORCE
+.PHONY: help build guest image test soak demo bench lint fmt cross clean FORCE

@@ -185,6 +185,8 @@ if [ -n "$tarball" ]; then
 else
 	bootstrap "$rootfs" "$build/work"
 	strip_build "$rootfs"
+	# Scripts that people bring call it so.
+	[ -e "$rootfs/usr/bin/python" ] || [ -L "$rootfs/usr/bin/python" ] || ln -s python3 "$rootfs/usr/bin/python"
 fi
 [ -f "$rootfs/usr/bin/python3" ] || [ -L "$rootfs/usr/bin/python3" ] || die "there is no /usr/bin/python3 in it, which a sandbox needs"
 finish "$rootfs"

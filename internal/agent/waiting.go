@@ -132,6 +132,10 @@ func (l *loop) match(ctx context.Context, p *pendingCall) error {
 	if err != nil {
 		return err
 	}
+	if here := l.ws.Container().ID; !ok && p.Container != "" && p.Container != here {
+		// Answered as lost, it could not be answered in the right place any more.
+		return turn.Invalid("container", "the program that waits for these results runs in the container %s, not in %s: name that one", p.Container, here)
+	}
 	p.wanted, p.lost = wanted, !ok
 	var missing []string
 	for _, w := range wanted {

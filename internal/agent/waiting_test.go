@@ -275,6 +275,18 @@ func TestProgramResults(t *testing.T) {
 			t.Errorf("%v", got.err)
 		}
 	})
+	t.Run("another container", func(t *testing.T) {
+		b, req, r := start(t)
+		b.ws.waiting = nil // not there
+		n := r.next(req, fixed("1"))
+		h := n.Items[1].(turn.HostedCall)
+		h.Container = "cntr_2"
+		n.Items[1] = h
+		got := b.run(t.Context(), n)
+		if got.err == nil || got.err.Param != "container" || !strings.Contains(got.err.Message, "cntr_2") || len(got.events) != 0 {
+			t.Errorf("%v", got.err)
+		}
+	})
 	t.Run("no tool", func(t *testing.T) {
 		b, req, r := start(t)
 		n := r.next(req, fixed("1"))

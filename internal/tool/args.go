@@ -96,6 +96,9 @@ func (a *Args) Finish() (string, error) {
 	if a.err == nil {
 		a.end()
 	}
+	if a.err == nil && a.key == argument(Bash) && strings.ContainsRune(a.code.String(), 0) {
+		a.fail("the %q has a NUL character", a.key) // no program can be started with one
+	}
 	if a.err != nil {
 		return a.code.String(), fmt.Errorf(`%w. Nothing was run: send the arguments as a JSON object {%q: "..."}`, a.err, a.key)
 	}

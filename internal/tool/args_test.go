@@ -114,6 +114,9 @@ func TestArgsOfBash(t *testing.T) {
 	if _, _, err = read(Bash, []string{`{"code":"no"}`}); err == nil || !strings.Contains(err.Error(), `{"command": "..."}`) {
 		t.Fatalf("error %v does not name the argument", err)
 	}
+	if _, _, err = read(Bash, []string{`{"command":"a\u0000b"}`}); err == nil || !strings.Contains(err.Error(), "NUL") {
+		t.Fatalf("error %v does not name the NUL character", err)
+	}
 }
 
 // The code must come while the arguments are still being written, or nothing is live.

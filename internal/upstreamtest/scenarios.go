@@ -40,6 +40,7 @@ func Scenarios() []Scenario {
 		{"server_error", "500, always", func(*Request) Answer { return Fail(http.StatusInternalServerError, "the stub was told to fail") }},
 		{"malformed", "a frame that is no JSON", func(*Request) Answer { return Do(Text("Hello"), Frame(`{"choices":[{`)) }},
 		{"length", "a text that ends at the token limit", func(*Request) Answer { return Do(Text("Once upon a"), Finish("length")) }},
+		{"skill", "reads the first skill of its system text (with the tool of a line \"read: ...\"), runs its first fenced bash block, then the answer", useSkill},
 		{"repeat", "the same hosted call in every round, for ever", repeat},
 	}
 }

@@ -25,13 +25,13 @@ import (
 var scenarios = []string{
 	"models", "wrong_key", "responses_plain", "responses_streamed", "responses_failure_is_data", "chat_plain", "chat_streamed",
 	"responses_mixed", "chat_mixed", "responses_two_turns", "chat_two_turns", "error_before", "error_after", "files",
-	"early_code", "live_responses", "live_chat", "leave_responses", "leave_chat",
+	"early_code", "live_responses", "live_chat", "leave_responses", "leave_chat", "skills", "skill_container",
 }
 
 // ofMessages are those of the programs that use Anthropic's SDK.
 var ofMessages = []string{
 	"plain", "streamed", "code_two_turns", "bash_and_editor", "failure_is_data", "made_file", "uploads", "client_tool", "mixed", "tool_runner",
-	"thinking", "count_and_models", "errors", "betas", "paused", "programmatic",
+	"thinking", "count_and_models", "errors", "betas", "paused", "programmatic", "skills",
 }
 
 const key = "sk-lathe-sdk-test"
@@ -41,21 +41,26 @@ func TestPython(t *testing.T) {
 	python := pythonWith(t, "python/requirements.txt")
 	lathe.run(t, scenarios, python, "python/scenarios.py")
 	lathe.checkMixed(t)
+	lathe.checkSkills(t, 7)
 }
 
 func TestPythonMessages(t *testing.T) {
 	lathe := start(t)
 	lathe.run(t, ofMessages, pythonWith(t, "python/requirements.txt"), "python/messages.py")
+	lathe.checkSkills(t, 9)
 }
 
 func TestJavaScript(t *testing.T) {
 	lathe := start(t)
 	lathe.runJavaScript(t, scenarios, "scenarios.mjs")
 	lathe.checkMixed(t)
+	lathe.checkSkills(t, 7)
 }
 
 func TestJavaScriptMessages(t *testing.T) {
-	start(t).runJavaScript(t, ofMessages, "messages.mjs")
+	lathe := start(t)
+	lathe.runJavaScript(t, ofMessages, "messages.mjs")
+	lathe.checkSkills(t, 9)
 }
 
 func (g *gateway) runJavaScript(t *testing.T, names []string, file string) {
@@ -72,11 +77,13 @@ func (g *gateway) runJavaScript(t *testing.T, names []string, file string) {
 	g.run(t, names, filepath.Join(folder, "node_modules/.bin/node"), filepath.Join(folder, file))
 }
 
-// gateway is a `lathe serve` whose only model is the stub.
+// gateway is a `lathe serve` whose models are all the stub, in one protocol each.
 type gateway struct {
 	url             string
 	stub            *upstreamtest.Server
 	bin, file, data string
+	// skill is the folder of a skill; beside it is its archive.
+	skill string
 }
 
 const config = `
@@ -85,7 +92,10 @@ data_dir: %s
 keys:
   - {name: sdk, key: %s, project: sdk}
 models:
-  - {name: "*", provider: openai-chat, base_url: %s, images: true}
+  - {name: "*", provider: openai-chat, base_url: %[3]s/v1, images: true}
+  - {name: skill-chat, model: stub-skill, provider: openai-chat, base_url: %[3]s/v1}
+  - {name: skill-responses, model: stub-skill, provider: openai-responses, base_url: %[3]s/v1}
+  - {name: skill-anthropic, model: stub-skill, provider: anthropic, base_url: %[3]s, api_key: upstream}
 agent: {max_rounds: 8}
 `
 
@@ -116,8 +126,9 @@ func prepare(t *testing.T, more string) *gateway {
 	stub.Answer(upstreamtest.ByName)
 	dir := t.TempDir()
 	file := filepath.Join(dir, "lathe.yaml")
-	g := &gateway{stub: stub, bin: bin, file: file, data: filepath.Join(dir, "data")}
-	if err := os.WriteFile(file, fmt.Appendf(nil, config+more, g.data, key, stub.BaseURL()), 0o600); err != nil {
+	g := &gateway{stub: stub, bin: bin, file: file, data: filepath.Join(dir, "data"), skill: filepath.Join(dir, "stamp")}
+	copySkill(t, g.skill)
+	if err := os.WriteFile(file, fmt.Appendf(nil, config+more, g.data, key, stub.URL()), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	return g
@@ -206,7 +217,7 @@ func (g *gateway) run(t *testing.T, names []string, program, script string) {
 // environ is that of a client.
 func (g *gateway) environ() []string {
 	return append(os.Environ(), "OPENAI_BASE_URL="+g.url+"/v1", "OPENAI_API_KEY="+key,
-		"ANTHROPIC_BASE_URL="+g.url, "ANTHROPIC_API_KEY="+key, "NO_PROXY=127.0.0.1", "no_proxy=127.0.0.1")
+		"ANTHROPIC_BASE_URL="+g.url, "ANTHROPIC_API_KEY="+key, "SKILL_FOLDER="+g.skill, "SKILL_ZIP="+g.skill+".zip", "NO_PROXY=127.0.0.1", "no_proxy=127.0.0.1")
 }
 
 // checkMixed looks at what reached the model when a mixed turn went on: the hidden run and the client's answer, also from Chat Completions,

@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -63,22 +64,30 @@ func attempts(tries map[string]string) string {
 func (p *Place) refused(t *testing.T, tries map[string]string) {
 	t.Helper()
 	o := p.Must(t, attempts(tries))
-	lines := map[string]string{}
-	for line := range strings.Lines(o.Text(sandbox.Stdout)) {
-		name, result, _ := strings.Cut(strings.TrimSpace(line), " ")
-		lines[name] = result
-	}
+	lines := results(o.Text(sandbox.Stdout))
 	for name := range tries {
 		switch result := lines[name]; {
 		case result == "":
 			t.Errorf("%s: no result in %q", name, o.Text(""))
 		case result == "done":
 			t.Errorf("%s was not stopped", name)
-		case strings.HasPrefix(result, "NameError"), strings.HasPrefix(result, "TypeError"), strings.HasPrefix(result, "AttributeError"),
-			strings.HasPrefix(result, "SyntaxError"):
+		case untried.MatchString(result):
 			t.Errorf("%s was not tried: %s", name, result)
 		}
 	}
+}
+
+// untried is the result of an attempt that is wrong in itself.
+var untried = regexp.MustCompile("^(NameError|TypeError|AttributeError|SyntaxError)")
+
+// results are what attempts printed, by their names.
+func results(printed string) map[string]string {
+	found := map[string]string{}
+	for line := range strings.Lines(printed) {
+		name, result, _ := strings.Cut(strings.TrimSpace(line), " ")
+		found[name] = result
+	}
+	return found
 }
 
 // usable checks that a sandbox still does its work.

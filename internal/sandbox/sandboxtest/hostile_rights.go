@@ -18,26 +18,7 @@ const zeroSignal = syscall.Signal(0)
 // testGuest: code cannot speak for the guest, look into it, stop it or end it.
 func testGuest(t *testing.T, b sandbox.Backend) {
 	p := Start(t, b, nil)
-	tries := map[string]string{
-		"memory":      "open('/proc/1/mem', 'r+b')",
-		"maps":        "open('/proc/1/maps').read(1)",
-		"descriptors": "os.listdir('/proc/1/fd')",
-		"folder":      "os.chdir('/proc/1/cwd')",
-		"attach":      "call('ptrace', 16, 1, 0, 0)",
-		"seize":       "call('ptrace', 0x4206, 1, 0, 0)",
-		"read":        "syscall(310 if os.uname().machine == 'x86_64' else 270, 1, 0, 0, 0, 0, 0); os.listdir('/proc/1/fd')",
-		"take-a-file": "syscall(438, os.pidfd_open(1), 1, 0)",
-		"limits":      "import resource; resource.prlimit(1, resource.RLIMIT_NOFILE, (3, 3))",
-		"priority":    "os.setpriority(os.PRIO_PROCESS, 1, 19); os.listdir('/proc/1/fd')",
-		"namespace":   "call('unshare', 0x10000000); os.kill(1, 9); os.listdir('/proc/1/fd')",
-	}
-	for fd := range 16 {
-		tries[fmt.Sprint("fd", fd)] = fmt.Sprintf("os.write(os.open('/proc/1/fd/%d', os.O_WRONLY), b'x')", fd)
-	}
-	for _, s := range []string{"KILL", "TERM", "INT", "STOP", "HUP", "QUIT", "SEGV", "ABRT", "USR1", "PIPE"} {
-		tries["SIG"+s] = "os.kill(1, signal.SIG" + s + ")"
-	}
-	p.refused(t, tries)
+	p.refused(t, guestTries())
 	p.usable(t)
 
 	t.Run("every process", func(t *testing.T) {
@@ -65,6 +46,30 @@ func testGuest(t *testing.T, b sandbox.Backend) {
 	})
 }
 
+// guestTries would speak for the guest, look into it, stop it or end it.
+func guestTries() map[string]string {
+	tries := map[string]string{
+		"memory":      "open('/proc/1/mem', 'r+b')",
+		"maps":        "open('/proc/1/maps').read(1)",
+		"descriptors": "os.listdir('/proc/1/fd')",
+		"folder":      "os.chdir('/proc/1/cwd')",
+		"attach":      "call('ptrace', 16, 1, 0, 0)",
+		"seize":       "call('ptrace', 0x4206, 1, 0, 0)",
+		"read":        "syscall(310 if os.uname().machine == 'x86_64' else 270, 1, 0, 0, 0, 0, 0); os.listdir('/proc/1/fd')",
+		"take-a-file": "syscall(438, os.pidfd_open(1), 1, 0)",
+		"limits":      "import resource; resource.prlimit(1, resource.RLIMIT_NOFILE, (3, 3))",
+		"priority":    "os.setpriority(os.PRIO_PROCESS, 1, 19); os.listdir('/proc/1/fd')",
+		"namespace":   "call('unshare', 0x10000000); os.kill(1, 9); os.listdir('/proc/1/fd')",
+	}
+	for fd := range 16 {
+		tries[fmt.Sprint("fd", fd)] = fmt.Sprintf("os.write(os.open('/proc/1/fd/%d', os.O_WRONLY), b'\\n')", fd)
+	}
+	for _, s := range []string{"KILL", "TERM", "INT", "STOP", "HUP", "QUIT", "SEGV", "ABRT", "USR1", "PIPE"} {
+		tries["SIG"+s] = "os.kill(1, signal.SIG" + s + ")"
+	}
+	return tries
+}
+
 func pyBytes(b []byte) string {
 	items := make([]string, len(b))
 	for i, c := range b {
@@ -88,6 +93,12 @@ func testRights(t *testing.T, b sandbox.Backend) {
 			}
 		}
 	}
+	p.refused(t, rightsTries())
+	p.usable(t)
+}
+
+// rightsTries each need a capability or another user.
+func rightsTries() map[string]string {
 	tries := map[string]string{
 		"mount":       "call('mount', b'none', b'/mnt/data', b'tmpfs', 0, None)",
 		"bind":        "call('mount', b'/', b'/mnt/data', None, 4096, None)",
@@ -116,8 +127,7 @@ func testRights(t *testing.T, b sandbox.Backend) {
 		// In an ordinary user's namespace code is user 0, to whom this file of the sandbox's kernel belongs. Writing to it does nothing.
 		tries["sysrq"] = "open('/proc/sysrq-trigger', 'w').write('b')"
 	}
-	p.refused(t, tries)
-	p.usable(t)
+	return tries
 }
 
 // testSetuid: a file that would give its owner's rights gives none, wherever it lies.

@@ -24,12 +24,6 @@ import (
 	"github.com/lathe-gateway/lathe/internal/turn"
 )
 
-// The most skills that one request may name (wire/anthropic.md 3.3; OpenAI documents no number).
-const (
-	MostOnMessages = 20
-	MostElsewhere  = 200
-)
-
 // Config is what a Catalog is made of. Store, Blobs and Dir are required; every other zero value has a default.
 type Config struct {
 	Store store.Skills

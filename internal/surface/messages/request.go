@@ -82,6 +82,9 @@ func shapeError(err error) error {
 		return &turn.Error{Kind: turn.KindInvalid, Message: "The request body must be a JSON object", Cause: err}
 	}
 	want := "of another form"
+	if errors.Is(wrong.Err, wire.ErrTooDeep) {
+		want = "blocks that do not stand inside of each other so deeply"
+	}
 	if t, ok := errors.AsType[*json.UnmarshalTypeError](wrong.Err); ok && t.Type != nil {
 		want = wants[t.Type.Kind()]
 		if t.Type == reflect.TypeFor[wire.Blocks]() {

@@ -2,6 +2,7 @@ package oai
 
 import (
 	"encoding/json"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -28,6 +29,15 @@ func TestSkills(t *testing.T) {
 		if _, err := Skills("s", json.RawMessage(raw)); err == nil || turn.AsError(err).Param != param {
 			t.Errorf("%s: %v", raw, err)
 		}
+	}
+	many := func(n int) json.RawMessage {
+		return json.RawMessage("[" + strings.Repeat(`{"type":"custom","skill_id":"a"},`, n-1) + `{"type":"custom","skill_id":"a"}]`)
+	}
+	if got, err := Skills("s", many(200)); len(got) != 200 || err != nil {
+		t.Errorf("%d of 200 skills, %v", len(got), err)
+	}
+	if _, err := Skills("s", many(201)); err == nil || turn.AsError(err).Param != "s" {
+		t.Errorf("201 skills: %v", err)
 	}
 	if got, err := Skills("s", json.RawMessage("null")); got != nil || err != nil {
 		t.Error(got, err)

@@ -132,7 +132,12 @@ func (v *ResultError) UnmarshalJSON(data []byte) error { return decode(data, v) 
 func (v Request) MarshalJSON() ([]byte, error) { return encode(v) }
 
 // UnmarshalJSON reads the object.
-func (v *Request) UnmarshalJSON(data []byte) error { return decode(data, v) }
+func (v *Request) UnmarshalJSON(data []byte) error {
+	if nested(data) > maxNested {
+		return &FieldError{Path: "messages", Err: ErrTooDeep}
+	}
+	return decode(data, v)
+}
 
 // MarshalJSON writes the object.
 func (v Message) MarshalJSON() ([]byte, error) { return encode(v) }

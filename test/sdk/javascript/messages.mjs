@@ -4,6 +4,7 @@
 // usage: node messages.mjs [NAME ...]
 
 import assert from "node:assert/strict";
+import { readFile } from "node:fs/promises";
 import Anthropic, { toFile } from "@anthropic-ai/sdk";
 import { betaTool } from "@anthropic-ai/sdk/helpers/beta/json-schema";
 
@@ -36,6 +37,14 @@ const stream = (messages, params = {}, api = client) => api.messages.stream(body
 const text = (m) => m.content.filter((b) => b.type === "text").map((b) => b.text).join("");
 const only = (m, type) => m.content.filter((b) => b.type === type);
 const bytes = async (response) => Buffer.from(await response.arrayBuffer());
+
+// A skill's files in each form in which people send them: as they are, in their folder, as an archive.
+async function skillUploads() {
+  const names = ["SKILL.md", "scripts/stamp.py"];
+  const files = (prefix) => Promise.all(names.map(async (n) => toFile(await readFile(`${process.env.SKILL_FOLDER}/${n}`), prefix + n)));
+  const zip = await toFile(await readFile(process.env.SKILL_ZIP), "stamp.zip", { type: "application/zip" });
+  return [await files(""), await files("stamp/"), [zip]];
+}
 
 async function fails(kind, promise, part = "") {
   try {
@@ -243,6 +252,29 @@ const scenarios = {
       assert.deepEqual([end.content[0].type, end.content[0].tool_use_id], ["code_execution_tool_result", program.id]);
       assert.equal(end.content[0].content.stdout, "['sunny in Oslo', 'sunny in Rome']\n");
       assert.equal(end.stop_reason, "end_turn");
+    }
+  },
+
+  async skills() {
+    const models = ["skill-chat", "skill-responses", "skill-anthropic"];
+    const ways = [
+      [ask, TOOLS, "edit", client],
+      [stream, TOOLS, "bash", client.beta],
+      [ask, PYTHON, "read_skill", client],
+    ];
+    for (const [i, files] of (await skillUploads()).entries()) {
+      const skill = await client.skills.create({ files });
+      const container = { skills: [{ type: "custom", skill_id: skill.id, version: "latest" }] };
+      for (const [go, tool, read, api] of ways) {
+        const said = `Make a stamp.\nread: ${read}\nanswer: {result}`;
+        const m = await go(said, { model: models[i], tools: [tool], container }, api);
+        assert(text(m).includes("stamped"), text(m));
+        assert.deepEqual(m.container.skills.map((s) => [s.type, s.skill_id]), [["custom", skill.id]]);
+        const [file] = m.content.at(-2).content.content;
+        assert((await bytes(await client.files.download(file.file_id))).equals(MADE), "other bytes");
+      }
+      await client.skills.delete(skill.id);
+      await fails(Anthropic.BadRequestError, ask("hi", { model: models[i], tools: [PYTHON], container }), skill.id);
     }
   },
 };

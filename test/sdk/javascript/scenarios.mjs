@@ -4,6 +4,7 @@
 // usage: node scenarios.mjs [NAME ...]
 
 import assert from "node:assert/strict";
+import { readFile } from "node:fs/promises";
 import OpenAI, { toFile } from "openai";
 
 const client = new OpenAI({ maxRetries: 0, timeout: 180_000 });
@@ -54,6 +55,29 @@ function chat(content, params = {}, options = {}) {
 const runs = (response) => response.output.filter((o) => o.type === "code_interpreter_call");
 const logs = (run) => run.outputs.filter((o) => o.type === "logs").map((o) => o.logs).join("");
 const inContainer = (container) => ({ tools: [{ type: "code_interpreter", container }] });
+
+// A skill's files in each form in which people send them: as they are, in their folder, as an archive.
+async function skillUploads() {
+  const names = ["SKILL.md", "scripts/stamp.py"];
+  const files = (prefix) => Promise.all(names.map(async (n) => toFile(await readFile(`${process.env.SKILL_FOLDER}/${n}`), prefix + n)));
+  const zip = await toFile(await readFile(process.env.SKILL_ZIP), "stamp.zip", { type: "application/zip" });
+  return [await files(""), await files("stamp/"), zip];
+}
+
+const stamp = (read) => `Make a stamp.\nread: ${read}\nanswer: Here [it](sandbox:/mnt/data/stamp.bin) is.`;
+
+async function made(container, annotations) {
+  assert.equal(annotations.length, 1);
+  const got = await client.containers.files.content.retrieve(annotations[0].file_id, { container_id: container });
+  assert.ok(MADE.equals(Buffer.from(await got.arrayBuffer())), "other bytes came back than were written");
+}
+
+async function stampByResponses(model, container, read = "read_skill") {
+  const r = await ask(stamp(read), { model, ...inContainer(container) });
+  const run = runs(r).at(-1);
+  assert.equal(logs(run).trim(), "stamped");
+  await made(run.container_id, r.output.filter((o) => o.type === "message").flatMap((m) => m.content).flatMap((c) => c.annotations));
+}
 
 async function fails(what, promise) {
   try {
@@ -294,6 +318,31 @@ print(sum(int(row['n']) for row in csv.DictReader(open(path))))
     for await (const chunk of stream) if (chunk.choices[0]?.delta.code_interpreter_output) break;
     stream.controller.abort();
     return goneAfter(Date.now() / 1000, inContainer(id));
+  },
+
+  async skills() {
+    const models = ["skill-chat", "skill-responses", "skill-anthropic"];
+    const reads = ["read_skill", "python", "read_skill"];
+    for (const [i, files] of (await skillUploads()).entries()) {
+      const skill = await client.skills.create({ files });
+      assert.deepEqual([skill.name, skill.default_version], ["stamp", "1"]);
+      const container = { type: "auto", skills: [{ type: "skill_reference", skill_id: skill.id }] };
+      await stampByResponses(models[i], container, reads[i]);
+      const latest = { skills: [{ type: "custom", skill_id: skill.id, version: "latest" }] };
+      const { message } = (await chat(stamp(reads[i]), { model: models[i], tools: [], container: latest })).choices[0];
+      assert.equal(message.code_interpreter_calls.at(-1).outputs.map((o) => o.logs).join("").trim(), "stamped");
+      await made(message.container.id, message.annotations);
+      await client.skills.delete(skill.id);
+      await assert.rejects(stampByResponses(models[i], container), (e) => e instanceof OpenAI.BadRequestError && e.message.includes(skill.id));
+    }
+  },
+
+  // A container that is made with a skill out of the request itself has it in every turn.
+  async skill_container() {
+    const source = { type: "base64", media_type: "application/zip", data: await readFile(process.env.SKILL_ZIP, "base64") };
+    const inline = { type: "inline", name: "stamp", description: "Makes stamps.", source };
+    const container = await client.containers.create({ name: "stamps", skills: [inline] });
+    await stampByResponses("skill-chat", container.id);
   },
 };
 

@@ -7,6 +7,8 @@ fenced block (python, bash, edit) of the user's message, then says the line afte
 Prints one line a scenario, PASS or FAIL, and exits 1 if any failed. messages.mjs has the same scenarios in JavaScript.
 """
 
+import os
+import pathlib
 import sys
 import traceback
 
@@ -288,6 +290,34 @@ def programmatic():
         same((end.content[0].type, end.content[0].tool_use_id), ("code_execution_tool_result", program.id))
         same(end.content[0].content.stdout, "['sunny in Oslo', 'sunny in Rome']\n")
         same(end.stop_reason, "end_turn")
+
+
+def skill_uploads():
+    """A skill's files in each form in which people send them: as they are, in their folder, as an archive."""
+    folder = pathlib.Path(os.environ["SKILL_FOLDER"])
+    files = [(f.relative_to(folder).as_posix(), f.read_bytes()) for f in folder.rglob("*") if f.is_file()]
+    return {
+        "files": files,
+        "folder": [(f"{folder.name}/{name}", data) for name, data in files],
+        "zip": [("stamp.zip", pathlib.Path(os.environ["SKILL_ZIP"]).read_bytes(), "application/zip")],
+    }
+
+
+@scenario
+def skills():
+    uploads = skill_uploads()
+    for form, model in zip(uploads, ("skill-chat", "skill-responses", "skill-anthropic")):
+        skill = client.skills.create(files=uploads[form])
+        container = {"skills": [{"type": "custom", "skill_id": skill.id, "version": "latest"}]}
+        for do, tool, read in ((ask, TOOLS, "edit"), (stream, TOOLS, "bash"), (ask, PYTHON, "read_skill")):
+            api = client.beta if do is stream else client
+            m = do(f"Make a stamp.\nread: {read}\nanswer: {{result}}", model=model, tools=[tool], container=container, api=api)
+            assert "stamped" in text(m), text(m)
+            same([(s.type, s.skill_id) for s in m.container.skills], [("custom", skill.id)])
+            (file,) = m.content[-2].content.content
+            same(client.files.download(file.file_id).read(), MADE)
+        client.skills.delete(skill.id)
+        fails(anthropic.BadRequestError, lambda: ask("hi", model=model, tools=[PYTHON], container=container), skill.id)
 
 
 def main():

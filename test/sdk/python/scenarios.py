@@ -7,6 +7,9 @@ Python block of the user's message, then says the line after "answer:", with {re
 scenario, PASS or FAIL, and exits 1 if any failed. scenarios.mjs has the same scenarios in JavaScript.
 """
 
+import base64
+import os
+import pathlib
 import sys
 import time
 import traceback
@@ -70,6 +73,17 @@ def runs(response):
 
 def logs(run):
     return "".join(o.logs for o in run.outputs if o.type == "logs")
+
+
+def skill_uploads():
+    """A skill's files in each form in which people send them: as they are, in their folder, as an archive."""
+    folder = pathlib.Path(os.environ["SKILL_FOLDER"])
+    files = [(f.relative_to(folder).as_posix(), f.read_bytes()) for f in folder.rglob("*") if f.is_file()]
+    return {
+        "files": files,
+        "folder": [(f"{folder.name}/{name}", data) for name, data in files],
+        "zip": ("stamp.zip", pathlib.Path(os.environ["SKILL_ZIP"]).read_bytes(), "application/zip"),
+    }
 
 
 def same(got, want, what="value"):
@@ -333,6 +347,51 @@ def leave_chat():
             if chunk.choices and getattr(chunk.choices[0].delta, "code_interpreter_output", None):
                 break
     return gone_after(time.time(), tools=(tool,))
+
+
+STAMP = "Make a stamp.\nread: {}\nanswer: Here [it](sandbox:/mnt/data/stamp.bin) is."
+
+
+def made(container, annotations):
+    (cited,) = annotations
+    got = client.containers.files.content.retrieve(cited.file_id, container_id=container).read()
+    assert got == MADE, f"{len(got)} bytes came back, not the {len(MADE)} that were written"
+
+
+def stamp_by_responses(model, tool, read="read_skill"):
+    r = ask(STAMP.format(read), model=model, tools=(tool,))
+    same(logs(runs(r)[-1]).strip(), "stamped")
+    made(runs(r)[-1].container_id, [a for o in r.output if o.type == "message" for c in o.content for a in c.annotations])
+
+
+@scenario
+def skills():
+    uploads = skill_uploads()
+    for form, model, read in zip(uploads, ("skill-chat", "skill-responses", "skill-anthropic"), ("read_skill", "python", "read_skill")):
+        skill = client.skills.create(files=uploads[form])
+        same((skill.name, skill.default_version), ("stamp", "1"), form)
+        reference = {"type": "skill_reference", "skill_id": skill.id}
+        stamp_by_responses(model, {"type": "code_interpreter", "container": {"type": "auto", "skills": [reference]}}, read)
+        latest = {"type": "custom", "skill_id": skill.id, "version": "latest"}
+        message = chat(STAMP.format(read), model=model, tools=(), extra_body={"container": {"skills": [latest]}}).choices[0].message
+        same("".join(o["logs"] for o in message.code_interpreter_calls[-1]["outputs"]).strip(), "stamped")
+        made(message.container["id"], message.annotations)
+        client.skills.delete(skill.id)
+        try:
+            stamp_by_responses(model, {"type": "code_interpreter", "container": {"type": "auto", "skills": [reference]}})
+        except openai.BadRequestError as e:
+            assert skill.id in str(e), e
+        else:
+            raise AssertionError("a deleted skill was used")
+
+
+@scenario
+def skill_container():
+    """A container that is made with a skill out of the request itself has it in every turn."""
+    source = {"type": "base64", "media_type": "application/zip", "data": base64.b64encode(skill_uploads()["zip"][1]).decode()}
+    inline = {"type": "inline", "name": "stamp", "description": "Makes stamps.", "source": source}
+    container = client.containers.create(name="stamps", skills=[inline]).id
+    stamp_by_responses("skill-chat", {"type": "code_interpreter", "container": container})
 
 
 def main():
