@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/signal"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -28,7 +29,7 @@ type terminal struct {
 
 type commands struct {
 	Serve   serveCmd   `cmd:"" help:"Serve the APIs until SIGTERM or Ctrl-C."`
-	Run     runCmd     `cmd:"" help:"Run a Python file in a sandbox of its own: its output and exit code are passed on, its files written out."`
+	Run     runCmd     `cmd:"" help:"Run a file (Python, bash, Node) in a sandbox of its own: its output and exit code are passed on, its files written out."`
 	Shell   shellCmd   `cmd:"" help:"Open a terminal into a container of the running gateway."`
 	Image   imageCmd   `cmd:"" help:"List, build, pull, prepare and remove images of sandboxes."`
 	Doctor  doctorCmd  `cmd:"" help:"Say what this machine can do, and the mend for each thing that it cannot."`
@@ -71,6 +72,9 @@ func execute(args []string, t *terminal) int {
 	}
 	if len(args) == 0 {
 		args = []string{"--help"}
+	}
+	if args[0] == "help" { // as git and go have it
+		args = append(slices.Clone(args[1:]), "--help")
 	}
 	parsed, err := parse(parser, args)
 	if errors.Is(err, errExited) {

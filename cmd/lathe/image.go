@@ -87,7 +87,7 @@ func printImage(t *terminal, img *image.Image, err error) error {
 
 type imagePullCmd struct {
 	configured
-	First  string `arg:"" name:"name" help:"Name of the new image. May be left out: sandbox.image can be the reference itself."`
+	First  string `arg:"" name:"name" help:"Name of the new image. Without it the reference alone is given, and is then what sandbox.image says."`
 	Second string `arg:"" name:"reference" optional:"" help:"Reference such as docker.io/library/python:3.12-slim, or an OCI layout, or a folder."`
 }
 

@@ -96,15 +96,23 @@ func (r *Result) WriteJSON(w io.Writer) error {
 	return err
 }
 
+// shown is a figure of three digits, or a whole number where it has more: 4030 and not 4.03e+03.
+func shown(value float64) string {
+	if value >= 999.5 {
+		return fmt.Sprintf("%.0f", value)
+	}
+	return fmt.Sprintf("%.3g", value)
+}
+
 // WriteTable writes a table for people, with Compare's ratios.
 func (r *Result) WriteTable(w io.Writer) error {
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
 	for i := 0; i < len(r.figures); i++ {
 		f := r.figures[i]
-		value := fmt.Sprintf("%.3g %s%s\t", f.value, f.unit, r.shownRatio(f))
+		value := fmt.Sprintf("%s %s%s\t", shown(f.value), f.unit, r.shownRatio(f))
 		if name, timed := strings.CutSuffix(f.key, "_p50"); timed && i+1 < len(r.figures) && r.figures[i+1].key == name+"_p99" {
 			p99 := r.figures[i+1]
-			value = fmt.Sprintf("%.3g ms%s\tp99 %.3g ms%s", f.value, r.shownRatio(f), p99.value, r.shownRatio(p99))
+			value = fmt.Sprintf("%s ms%s\tp99 %s ms%s", shown(f.value), r.shownRatio(f), shown(p99.value), r.shownRatio(p99))
 			f.key = name
 			i++
 		}

@@ -199,3 +199,11 @@ func TestFailingProgramIsAnError(t *testing.T) {
 		t.Error("a failure is taken")
 	}
 }
+
+func TestFiguresHaveNoExponent(t *testing.T) {
+	for value, want := range map[float64]string{0.0451: "0.0451", 4.03: "4.03", 368.6: "369", 999.7: "1000", 4031.4: "4031"} {
+		if got := shown(value); got != want {
+			t.Errorf("shown(%v) is %s, not %s", value, got, want)
+		}
+	}
+}
