@@ -312,7 +312,7 @@ func TestGuestDoesNotRead(t *testing.T) {
 func TestSlowSink(t *testing.T) {
 	l, p := connect(t, sandbox.Defaults(), true)
 	release := make(chan struct{})
-	const frames = maxQueue + 1000
+	const frames = 3 * maxQueue
 	go func() {
 		id := p.expect(proto.Start).Call
 		p.send(proto.Started, id, "")
@@ -346,7 +346,8 @@ func TestSlowSink(t *testing.T) {
 	}
 	close(release)
 	r := <-slow
-	if got+r.Truncated != frames || r.Truncated == 0 || got > maxQueue+10 {
+	// The sink takes the queue as it is at the moment, and a new one fills behind it.
+	if got+r.Truncated != frames || r.Truncated == 0 || got > 2*maxQueue {
 		t.Errorf("delivered %d, truncated %d of %d", got, r.Truncated, frames)
 	}
 }
