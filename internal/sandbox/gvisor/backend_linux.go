@@ -145,6 +145,9 @@ func (b *Backend) open(ctx context.Context, root *rootfs, spec sandbox.Spec, mar
 		return nil, err
 	}
 	x, err := create()
+	if err != nil && ctx.Err() == nil && !errors.Is(err, sandbox.ErrUnusable) && !errors.Is(err, sandbox.ErrUnavailable) {
+		x, err = create() // the vessel that was created ahead may have died under it
+	}
 	if err != nil {
 		b.release(spec.ID)
 		return nil, err

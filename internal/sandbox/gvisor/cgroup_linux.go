@@ -123,13 +123,13 @@ func (c cgroups) started(id string, l sandbox.Limits) error {
 	case 1:
 		dir := filepath.Join(c.root, "cpu", c.parent, id)
 		if quota > 0 {
-			errs = append(errs, os.WriteFile(filepath.Join(dir, "cpu.cfs_quota_us"), []byte(burst), 0))
+			errs = append(errs, writeKnown(filepath.Join(dir, "cpu.cfs_quota_us"), burst))
 		}
 		errs = append(errs, writeKnown(filepath.Join(dir, "cpu.cfs_burst_us"), burst))
 	case 2:
 		dir := filepath.Join(c.root, c.parent, id)
 		if quota > 0 {
-			errs = append(errs, os.WriteFile(filepath.Join(dir, "cpu.max"), []byte(burst), 0))
+			errs = append(errs, writeKnown(filepath.Join(dir, "cpu.max"), burst))
 		}
 		errs = append(errs, writeKnown(filepath.Join(dir, "cpu.max.burst"), burst),
 			os.WriteFile(filepath.Join(c.memoryDir(id), "memory.oom.group"), []byte("1"), 0))

@@ -127,7 +127,7 @@ func testFiles(t *testing.T, b sandbox.Backend) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	known := map[string]bool{"": true, "/root:": true, "/home:": true, "/opt:": true, "/srv:": true, "user": true, "sandbox": true}
+	known := map[string]bool{"": true, ".ipython": true, "/root:": true, "/home:": true, "/opt:": true, "/srv:": true, "user": true, "sandbox": true}
 	for line := range strings.Lines(o.Text(sandbox.Stdout)) {
 		line = strings.TrimSpace(line)
 		if !known[line] && !strings.Contains(line, "localhost") {
